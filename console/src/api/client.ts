@@ -5,6 +5,7 @@ import { readProblem, unreachable } from "./problem";
 import type {
   ClusterVersion,
   Decisions,
+  Drain,
   KeyPage,
   Keyspace,
   LookupForm,
@@ -110,6 +111,11 @@ export class Api {
 
   nodeAction(node: string, action: NodeAction): Promise<NodeAdminState> {
     return this.json("POST", `/v1/nodes/${encodeURIComponent(node)}/${action}`, {});
+  }
+
+  /** Why a drain takes so long. */
+  drain(node: string, signal?: AbortSignal): Promise<Drain> {
+    return this.json("GET", `/v1/nodes/${encodeURIComponent(node)}/drain`, undefined, signal);
   }
 
   raiseClusterVersion(): Promise<ClusterVersion> {

@@ -96,6 +96,27 @@ export interface NodeAdminState {
   data_bytes: number;
 }
 
+/** `GET /v1/nodes/{node}/drain`: how far a drain is, and what it waits for. */
+export interface Drain {
+  id: string;
+  name: string | null;
+  standing: AdminState;
+  replicas: number;
+  leads: number;
+  data_bytes: number;
+  rate: { over_ms: number; replicas: number; bytes: number } | null;
+  waits: { state: string; shards: number; why: string }[];
+  shards: {
+    shard: number;
+    keyspace: string | null;
+    leads: boolean;
+    bytes: number;
+    state: string;
+    why: string;
+  }[];
+  silent: { id: string; name: string; why: string }[];
+}
+
 export type ReplicaRole = "voter" | "learner" | "outgoing";
 
 export interface ReplicaStatus {

@@ -1,5 +1,5 @@
 // The console in front of `carillon console`: the simulated cluster itself.
-import { hasSimulator, startSimulator } from "../../scripts/cluster.mjs";
+import { hasSimulator, startSimulator, until } from "../../scripts/cluster.mjs";
 import { serve } from "../../scripts/serve.mjs";
 import { equal, holds, quiet } from "./checks.mjs";
 import { openPage } from "./page.mjs";
@@ -57,7 +57,8 @@ export async function checkSim(checks, browser) {
       await page.getByRole("button", { name: "Restart n3" }).click();
       await page.getByRole("button", { name: "Crash n3" }).waitFor();
       quiet(await axe());
-      quiet(complaints());
+      // While a shard has no leader its keys cannot be listed.
+      quiet(complaints((text) => text.includes("/v1/keys/") && text.includes("503")));
     });
 
     await checks.check("carillon console: time stands, and goes on by a step", async () => {
@@ -86,10 +87,13 @@ export async function checkSim(checks, browser) {
         await page.getByRole("group", { name: /^Ring of 100 members/ }).waitFor({ timeout: 20_000 });
         await page.getByRole("button", { name: "A hundred join at once", exact: true }).click();
         await page.getByRole("group", { name: /^Ring of 200 members/ }).waitFor({ timeout: 20_000 });
-        await page.getByRole("button", { name: "Look up" }).click();
         const row = page.locator("tr", { has: page.getByRole("cell", { name: "chord", exact: true }) });
-        await row.waitFor();
-        const hops = Number(await row.locator("td").nth(1).innerText());
+        // While a hundred join, a lookup may find nobody yet: the page says so, and it is asked again.
+        const hops = await until("a lookup finds its way", async () => {
+          await page.getByRole("button", { name: "Look up" }).click();
+          await row.waitFor();
+          return Number(await row.locator("td").nth(1).innerText()) || undefined;
+        });
         holds(hops <= 24, `chord took ${hops} hops in a ring of 200`);
         quiet(await axe());
         quiet(complaints(isRefused));

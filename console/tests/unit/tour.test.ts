@@ -10,6 +10,7 @@ import {
 } from "../../src/model/simulation";
 import { hopsOf, memberRadius, membersOf } from "../../src/views/simulator/overlay";
 import { devActionsFor, explainDev, readParameters } from "../../src/views/cluster/dev";
+import { remaining } from "../../src/views/cluster/drain";
 import { FALLACIES } from "../../src/views/tour/fallacies";
 import { fits, isUntouched, SCENES, victim } from "../../src/views/tour/scenes";
 import { STEPS } from "../../src/views/tour/steps";
@@ -162,5 +163,16 @@ describe("processes of carillon dev", () => {
 
   test("get the settings that were filled in", () => {
     expect(readParameters({ memory_max: " 1GiB ", domain: " " })).toEqual({ memory_max: "1GiB" });
+  });
+});
+
+describe("a drain", () => {
+  const rate = { over_ms: 10_000, replicas: 5, bytes: 0 };
+
+  test("takes as long as its rate says, if it has one", () => {
+    expect(remaining({ replicas: 10, rate })).toBe(20_000);
+    expect(remaining({ replicas: 10, rate: { ...rate, replicas: 0 } })).toBeNull();
+    expect(remaining({ replicas: 10, rate: null })).toBeNull();
+    expect(remaining({ replicas: 0, rate })).toBeNull();
   });
 });
