@@ -108,7 +108,8 @@ fn redis_is_started_measured_and_ended() {
          mix = { get = 50, put = 40, incr = 10 }\n\
          [[phase]]\nname = \"closed\"\nseconds = 1\n\
          [[phase]]\nname = \"ramp\"\nseconds = 1\nrate = 500\nrate_to = 1500\nmix = { get = 1 }\n\
-         [teardown]\ndelete = true\n[[pass]]\nmetric = \"failures\"\nphase = \"closed\"\nat_most = 0\n\
+         [teardown]\ndelete = true\n[[pass]]\nmetric = \"failures\"\n\
+         phase = \"closed\"\nat_most = 0\n\
          [[pass]]\nmetric = \"throughput\"\nphase = \"closed\"\nat_least = 1e9\n",
     );
     let results = run::run(&plan(&text), &options(dir.path()), &mut Local::default(), &mut |p| {
