@@ -10,8 +10,8 @@
 //! description of a node, it is a master if it leads any shard, else a replica of the node that
 //! leads most of its shards.
 //!
-//! A node may also listen for clients that ask for replicas. Then that listener is shown as a node of
-//! its own, and stands among the replicas in the place of the node, which is shown as a master.
+//! A node may also listen for clients that ask for replicas. Then that listener is shown as a node
+//! of its own, and stands among the replicas in the place of the node, which is shown as a master.
 //!
 //! ```text
 //!   with such listeners A', B', C':   B is the master of 4096–6143, A' and C' are its replicas
@@ -193,9 +193,9 @@ impl Topology {
         }
     }
 
-    /// The master of a node's listener: another node that leads shards of which it has replicas, with
-    /// fewest listeners, if there is one; of these one whose shards it has replicas of; of these the
-    /// next behind it.
+    /// The master of a node's listener: another node that leads shards of which it has replicas,
+    /// with fewest listeners, if there is one; of these one whose shards it has replicas of; of
+    /// these the next behind it.
     fn master_for(&self, of: usize, known: usize, followers: &[usize]) -> usize {
         let others = (1..known).map(|step| (of + step) % known);
         let leads: Vec<usize> = others.filter(|node| self.led_by(*node).next().is_some()).collect();

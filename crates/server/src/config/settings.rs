@@ -115,9 +115,9 @@ settings! {
     /// What Redis clients find: any (a lone server, though every node answers for every key) or
     /// cluster (a Redis Cluster, for their cluster clients, which then ask who leads at once).
     resp_mode: Mode = "any", OneOf(RESP_MODES), OneOf<Mode>;
-    /// Where Redis clients that ask for replicas connect, in mode cluster, or off. CLUSTER SLOTS and
-    /// its like name it as a replica of what other nodes lead; it answers reads, and sends writes
-    /// to who leads.
+    /// Where Redis clients that ask for replicas connect, in mode cluster, or off. CLUSTER SLOTS
+    /// and its like name it as a replica of what other nodes lead; it answers reads, and sends
+    /// writes to who leads.
     resp_replica: Listen = "off", Address, Address;
     /// Where clients of the native frames connect, or off.
     native: Listen = "127.0.0.1:7400", Address, Address;

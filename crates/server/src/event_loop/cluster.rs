@@ -231,9 +231,9 @@ impl EventLoop {
         master.map_or(self.runtime.identity.node, |master| NodeId(topology.nodes[master].id))
     }
 
-    /// The shards that a keyspace scan covers: in mode `cluster` those that this node leads or, as a
-    /// replica, those that its master leads; else all. Also all for a keyspace without slots, whose
-    /// clients do not know leaders.
+    /// The shards that a keyspace scan covers: in mode `cluster` those that this node leads or, as
+    /// a replica, those that its master leads; else all. Also all for a keyspace without slots,
+    /// whose clients do not know leaders.
     pub(super) fn local_scope(&self, route: &Route, mode: Mode, session: &Session) -> Vec<bool> {
         let node = match session.is_replica() {
             true => self.master_of_listener(&route.keyspace.name),
