@@ -85,7 +85,8 @@ pub fn needs_memory(args: Args<'_>) -> bool {
     is_script(args) || table::lookup(args).ok().filter(denies).is_some()
 }
 
-/// Whether Redis has a command in its cluster only. A script has no connection to change.
+/// Whether Redis has a command in its cluster only. A script has no connection that it could
+/// change.
 fn is_of_clusters(name: &str) -> bool {
     matches!(name, "asking" | "readonly" | "readwrite")
 }
