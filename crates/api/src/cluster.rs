@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::DrainRate;
+
 /// The health verdict, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -231,6 +233,9 @@ pub struct NodeStatus {
     pub slow_disk: bool,
     /// When it joined, in milliseconds since 1970: nodes are in this order.
     pub joined_at_ms: u64,
+    /// What has left it lately, if it drains and has been seen to for a moment.
+    #[serde(default)]
+    pub drain_rate: Option<DrainRate>,
 }
 
 /// What `GET /v1/nodes` answers.
@@ -348,6 +353,35 @@ pub struct ShardStatus {
     /// Voters that it cannot count on, if this node leads it: they lag, or have not answered.
     #[serde(default)]
     pub lagging: Vec<u64>,
+    /// How often it is asked; only its leader knows.
+    #[serde(default)]
+    pub load: Option<ShardLoad>,
+    /// The id of the node that knows all this: this one or, if the cluster was asked, the leader.
+    /// `null`: no node told more than how the shard began.
+    #[serde(default)]
+    pub told_by: Option<String>,
+}
+
+/// How often a shard is asked: estimated from one request in 64.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardLoad {
+    /// Reads a second.
+    pub reads_per_second: u64,
+    /// Writes a second.
+    pub writes_per_second: u64,
+    /// Bytes of keys and values that writes bring, a second.
+    pub written_bytes_per_second: u64,
+}
+
+/// A node that did not say what it knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SilentNode {
+    /// Its id, in hexadecimal.
+    pub id: String,
+    /// Its name; its id if it has none.
+    pub name: String,
+    /// Why, as a clause.
+    pub why: String,
 }
 
 /// The page size of `GET /v1/shards`, unless the request asks for fewer.
@@ -376,6 +410,9 @@ pub struct Shards {
     pub shards: Vec<ShardStatus>,
     /// There are more: those after this id.
     pub next: Option<u64>,
+    /// Leaders that were asked for their shards and did not answer.
+    #[serde(default)]
+    pub silent: Vec<SilentNode>,
 }
 
 impl Shards {
@@ -389,6 +426,6 @@ impl Shards {
         let page: Vec<ShardStatus> = shards.by_ref().take(asked.limit).collect();
         let is_more = shards.next().is_some();
         let next = page.last().map(|last| last.id).filter(|_| is_more);
-        Self { node: String::new(), health, shards: page, next }
+        Self { node: String::new(), health, shards: page, next, silent: Vec::new() }
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::SilentNode;
+
 /// What came of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -101,6 +103,9 @@ pub struct DecisionStatus {
     pub took_ms: Option<u64>,
     /// Why it would wait, if it is only what would be decided.
     pub waits: Option<String>,
+    /// The node that decided.
+    #[serde(default)]
+    pub by: Option<DecisionNode>,
 }
 
 /// What `GET /v1/decisions` answers.
@@ -111,4 +116,17 @@ pub struct Decisions {
     /// The decisions among the events that this node remembers, the oldest first; or what it would
     /// decide now.
     pub decisions: Vec<DecisionStatus>,
+    /// Nodes that were asked and did not answer.
+    #[serde(default)]
+    pub silent: Vec<SilentNode>,
+}
+
+impl Decisions {
+    /// Adds those of another node.
+    pub fn add(&mut self, more: Self) {
+        self.balances |= more.balances;
+        self.decisions.extend(more.decisions);
+        self.decisions.sort_by_key(|one| (one.at_ms, one.shard));
+        self.silent.extend(more.silent);
+    }
 }

@@ -19,6 +19,10 @@ pub struct RouteStatus {
     pub hops: u32,
     /// Messages between nodes; none if the route was not traced.
     pub messages: Option<u32>,
+    /// The shard whose table it was begun with: one of the node that was asked. `null`: it was begun
+    /// with no shard's table, or on another node.
+    #[serde(default)]
+    pub begins_at: Option<u64>,
     /// How long it took.
     pub micros: u64,
     /// Why no owner was found.

@@ -1,4 +1,5 @@
-//! The cluster as this node knows it: `/v1/nodes`, `/v1/shards`, `/v1/decisions`.
+//! The cluster as this node knows it, or as all nodes do: `/v1/nodes`, `/v1/shards`,
+//! `/v1/decisions`, `/v1/metrics`.
 
 use axum::Json;
 use axum::body::Body;
@@ -10,8 +11,10 @@ use serde::Deserialize;
 use super::context::Shared;
 use super::keyspaces::json;
 use super::problem::Problem;
-use super::uri::{number, parameters};
-use crate::{CutAt, Decisions, MergeStatus, Nodes, SHARDS_PAGE_MAX, Shards, ShardsQuery};
+use super::uri::{number, parameters, yes_or_no};
+use crate::{
+    CutAt, Decisions, MergeStatus, NodeMetrics, Nodes, SHARDS_PAGE_MAX, Shards, ShardsQuery,
+};
 
 /// All members.
 pub async fn nodes(State(context): State<Shared>, uri: Uri) -> Result<Json<Nodes>, Problem> {
@@ -21,7 +24,8 @@ pub async fn nodes(State(context): State<Shared>, uri: Uri) -> Result<Json<Nodes
 
 /// All shards, or those of one keyspace, a page at a time.
 pub async fn shards(State(context): State<Shared>, uri: Uri) -> Result<Json<Shards>, Problem> {
-    let [keyspace, after, limit] = parameters(uri.query(), ["keyspace", "after", "limit"])?;
+    let [keyspace, after, limit, scope] =
+        parameters(uri.query(), ["keyspace", "after", "limit", "scope"])?;
     let after = after.map(|text| number("after", &text)).transpose()?;
     let limit = limit.map(|text| number("limit", &text)).transpose()?;
     let limit = limit.unwrap_or(SHARDS_PAGE_MAX as u64);
@@ -30,7 +34,34 @@ pub async fn shards(State(context): State<Shared>, uri: Uri) -> Result<Json<Shar
         return Err(Problem::bad_request(why));
     }
     let asked = ShardsQuery { keyspace: keyspace.as_deref(), after, limit: limit as usize };
-    Ok(Json(context.api.shards(&asked)?))
+    match is_of_cluster(scope)? {
+        true => Ok(Json(context.read(|done| context.api.shards_of_cluster(&asked, done)).await?)),
+        false => Ok(Json(context.api.shards(&asked)?)),
+    }
+}
+
+/// Whether the whole cluster is asked: `scope=cluster`.
+fn is_of_cluster(scope: Option<String>) -> Result<bool, Problem> {
+    match scope.as_deref() {
+        None | Some("node") => Ok(false),
+        Some("cluster") => Ok(true),
+        Some(other) => {
+            let why = format!("scope is '{other}': it has to be node or cluster");
+            Err(Problem::bad_request(why))
+        }
+    }
+}
+
+/// What this node counts, or all nodes.
+pub async fn metrics(
+    State(context): State<Shared>,
+    uri: Uri,
+) -> Result<Json<NodeMetrics>, Problem> {
+    let [scope] = parameters(uri.query(), ["scope"])?;
+    Ok(Json(match is_of_cluster(scope)? {
+        true => context.read(|done| context.api.metrics_of_cluster(done)).await?,
+        false => NodeMetrics { nodes: vec![context.api.metrics_summary()], silent: Vec::new() },
+    }))
 }
 
 /// How a shard is to be cut.
@@ -41,7 +72,7 @@ struct Cut {
     at: Option<CutAt>,
 }
 
-/// Splits a shard that this node leads.
+/// Splits a shard.
 pub async fn split(
     State(context): State<Shared>,
     uri: Uri,
@@ -62,7 +93,7 @@ pub async fn split(
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// Merges a shard that this node leads with its right neighbour.
+/// Merges a shard with its right neighbour.
 pub async fn merge(
     State(context): State<Shared>,
     uri: Uri,
@@ -78,20 +109,16 @@ pub async fn merge(
     Ok((StatusCode::ACCEPTED, Json(merged)))
 }
 
-/// Decisions of this node about the shards that it leads; or, with `dry=true`, those that the
+/// Decisions of this node about the shards that it leads, or of all nodes; or, with `dry=true`, those that the
 /// balancer would make now.
 pub async fn decisions(
     State(context): State<Shared>,
     uri: Uri,
 ) -> Result<Json<Decisions>, Problem> {
-    let [dry] = parameters(uri.query(), ["dry"])?;
-    let dry = match dry.as_deref() {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(other) => {
-            let why = format!("dry is '{other}': it has to be true or false");
-            return Err(Problem::bad_request(why));
-        }
-    };
-    Ok(Json(context.api.decisions(dry)))
+    let [dry, scope] = parameters(uri.query(), ["dry", "scope"])?;
+    let dry = yes_or_no("dry", dry)?.unwrap_or(false);
+    match is_of_cluster(scope)? {
+        true => Ok(Json(context.read(|done| context.api.decisions_of_cluster(dry, done)).await?)),
+        false => Ok(Json(context.api.decisions(dry))),
+    }
 }

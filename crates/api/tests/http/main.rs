@@ -6,7 +6,10 @@ mod fake;
 mod bodies;
 mod cluster;
 mod connections;
+mod dev;
+mod drain;
 mod events;
+mod history;
 mod preconditions;
 mod refusals;
 
