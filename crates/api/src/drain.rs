@@ -226,3 +226,182 @@ fn changing(shard: &ShardStatus) -> String {
         _ => format!("the new replica of shard {id} on {to} is about to vote"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        DecisionNode, DecisionOutcomeStatus, NodeAddresses, NodeState, SnapshotStatus, Verdict,
+    };
+
+    fn node() -> NodeStatus {
+        NodeStatus {
+            id: "2".into(),
+            name: "n2".into(),
+            this: false,
+            state: NodeState::Up,
+            admin_state: AdminState::Draining,
+            since_at_ms: 0,
+            linked: true,
+            addresses: NodeAddresses::default(),
+            domain: String::new(),
+            version: String::new(),
+            replicas: 1,
+            leads: 0,
+            shards: 1,
+            leaders: 0,
+            data_bytes: 5,
+            requests_per_second: 0,
+            slow_disk: false,
+            joined_at_ms: 0,
+            drain_rate: None,
+        }
+    }
+
+    fn replica(node: &str, role: ReplicaRole) -> ReplicaStatus {
+        ReplicaStatus {
+            replica: 1,
+            node: node.into(),
+            name: Some(format!("n{node}")),
+            role,
+            live: true,
+            leader: false,
+            behind: None,
+            contact_ms: None,
+            awaits_snapshot: false,
+            snapshot: None,
+        }
+    }
+
+    /// Shard 7, led by node 1, with a replica on node 2.
+    fn shard() -> ShardStatus {
+        ShardStatus {
+            id: 7,
+            keyspace: Some("0".into()),
+            slots: None,
+            arc: None,
+            generation: 1,
+            verdict: Verdict::Ok,
+            here: false,
+            replicas_wanted: 2,
+            replicas_live: 2,
+            voters: 2,
+            changing: false,
+            replicas: vec![replica("1", ReplicaRole::Voter), replica("2", ReplicaRole::Voter)],
+            leader: Some("1".into()),
+            without_leader_ms: 0,
+            term: 1,
+            committed: 1,
+            applied: 1,
+            lease_ms: None,
+            sessions: 0,
+            keys: 1,
+            bytes: 5,
+            quarantined: Vec::new(),
+            lagging: Vec::new(),
+            load: None,
+            told_by: Some("1".into()),
+        }
+    }
+
+    fn would(waits: Option<&str>) -> DecisionStatus {
+        DecisionStatus {
+            at_ms: 0,
+            shard: 7,
+            keyspace: None,
+            add: vec![DecisionNode { id: "3".into(), name: "n3".into() }],
+            remove: vec![2],
+            leader: None,
+            split: None,
+            merge: None,
+            why: "n2 is draining".into(),
+            deviation: None,
+            came: DecisionOutcomeStatus::Dry,
+            took_ms: None,
+            waits: waits.map(str::to_owned),
+            by: None,
+        }
+    }
+
+    #[track_caller]
+    fn check(shard: ShardStatus, would: Vec<DecisionStatus>, state: DrainState, why: &str) {
+        let would = Decisions { decisions: would, ..Decisions::default() };
+        let found = DrainStatus::new(&node(), [shard], &would, Vec::new());
+        assert_eq!((found.shards[0].state, found.waits[0].state), (state, state));
+        assert_eq!(found.shards[0].why, why);
+    }
+
+    #[test]
+    fn each_replica_tells_why_it_is_still_there() {
+        let changing = |replica| {
+            let mut shard = shard();
+            shard.changing = true;
+            shard.replicas.extend(replica);
+            shard
+        };
+        let new = replica("3", ReplicaRole::Learner);
+        let snapshot = Some(SnapshotStatus { sent_bytes: 3, about_bytes: 9 });
+        for (shard, would, state, why) in [
+            (
+                ShardStatus { leader: None, ..shard() },
+                vec![],
+                DrainState::NoLeader,
+                "shard 7 has no leader: a majority of its replicas has to be up",
+            ),
+            (
+                changing(Some(ReplicaStatus { behind: Some(12), ..new.clone() })),
+                vec![],
+                DrainState::Moving,
+                "the new replica of shard 7 on n3 lacks 12 entries",
+            ),
+            (
+                changing(Some(ReplicaStatus { awaits_snapshot: true, snapshot, ..new.clone() })),
+                vec![],
+                DrainState::Moving,
+                "a snapshot of shard 7 is on its way to n3: 3 of about 9 bytes are sent",
+            ),
+            (
+                changing(Some(ReplicaStatus { awaits_snapshot: true, ..new })),
+                vec![],
+                DrainState::Moving,
+                "a snapshot of shard 7 waits to be sent to n3",
+            ),
+            (changing(None), vec![], DrainState::Moving, "the voters of shard 7 are being changed"),
+            (
+                shard(),
+                vec![would(None)],
+                DrainState::Due,
+                "n1 moves a replica of shard 7 to n3 next, because n2 is draining",
+            ),
+            (
+                shard(),
+                vec![would(Some("shards are changing that this node leads: 8"))],
+                DrainState::Waiting,
+                "n1, which leads shard 7, waits: shards are changing that this node leads: 8",
+            ),
+            (
+                shard(),
+                vec![DecisionStatus { shard: 8, ..would(None) }],
+                DrainState::Stuck,
+                "n1, which leads shard 7, finds no node for its replica: another node has to be up \
+                 that has none, and is neither cordoned nor draining",
+            ),
+        ] {
+            check(shard, would, state, why);
+        }
+    }
+
+    #[test]
+    fn leader_that_did_not_answer_is_named() {
+        let silent = SilentNode { id: "1".into(), name: "n1".into(), why: "it is down".into() };
+        let would = Decisions { silent: vec![silent.clone()], ..Decisions::default() };
+        let elsewhere = ShardStatus { replicas: Vec::new(), ..shard() };
+        let found = DrainStatus::new(&node(), [shard(), elsewhere], &would, vec![silent.clone()]);
+        assert_eq!((found.shards.len(), found.silent), (1, vec![silent]), "each once");
+        assert_eq!(found.shards[0].state, DrainState::Silent);
+        assert_eq!(found.shards[0].why, "n1, which leads shard 7, did not say: it is down");
+        let node = NodeStatus { admin_state: AdminState::Member, ..node() };
+        let found = DrainStatus::new(&node, [shard()], &would, Vec::new());
+        assert!(found.waits.is_empty() && found.shards.is_empty(), "it does not drain");
+    }
+}

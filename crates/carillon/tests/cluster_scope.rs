@@ -205,3 +205,45 @@ fn changes_of_a_key_are_the_same_at_every_node() {
     let (code, text) = cluster.nodes[1].carillon(&["history", "none", "--keyspace", "one"]);
     assert!(code == 1 && text.contains("no changes"), "{text}");
 }
+
+#[test]
+fn draining_node_tells_what_its_replicas_wait_for() {
+    let flags = ["--replicas", "1", "--split-bytes", "1GiB", "--merge-bytes", "off"];
+    let cluster = Cluster::start(PROGRAM, "draining", 2, &flags, &["0"]);
+    let asked = &cluster.nodes[0];
+    let drain = || found(asked, "/v1/nodes/n1/drain");
+    harness::until(TEST_TIMEOUT, "the second node has replicas", || {
+        (drain()["replicas"].as_u64() > Some(0)).then_some(())
+    });
+    assert_eq!(
+        (&drain()["standing"], &drain()["waits"]),
+        (&"member".into(), &serde_json::json!([]))
+    );
+    // The only other node takes none.
+    for path in ["/v1/nodes/n0/cordon", "/v1/nodes/n1/drain"] {
+        let (status, answer) = post(asked, path);
+        assert_eq!(status, 200, "{path}: {answer}");
+    }
+    let stuck = harness::until(TEST_TIMEOUT, "nothing moves", || {
+        let drain = drain();
+        let waits = all(&drain, "waits");
+        let is_stuck = waits.len() == 1 && waits[0]["state"] == "stuck";
+        (is_stuck && drain["rate"].is_object()).then_some(drain)
+    });
+    assert_eq!(stuck["waits"][0]["shards"], stuck["replicas"], "{stuck}");
+    assert!(stuck["shards"][0]["why"].as_str().unwrap().contains("finds no node"), "{stuck}");
+    assert_eq!(stuck["rate"]["replicas"], 0, "{stuck}");
+    let (status, answer) = post(asked, "/v1/nodes/n0/uncordon");
+    assert_eq!(status, 200, "{answer}");
+    let empty = harness::until(TEST_TIMEOUT, "it is empty", || {
+        let drain = drain();
+        (drain["replicas"] == 0).then_some(drain)
+    });
+    assert_eq!(
+        (&empty["waits"], &empty["shards"]),
+        (&serde_json::json!([]), &serde_json::json!([]))
+    );
+    harness::until(TEST_TIMEOUT, "what has left is known", || {
+        (drain()["rate"]["replicas"] == stuck["replicas"]).then_some(())
+    });
+}
