@@ -15,6 +15,7 @@ mod decisions;
 mod dev;
 mod drain;
 mod exit;
+mod history;
 mod keys;
 mod keyspaces;
 mod leader;
@@ -63,6 +64,7 @@ fn run(command: Command) -> Exit {
         Command::Get(args) => keys::get(&args),
         Command::Put(args) => keys::put(&args),
         Command::Del(args) => keys::del(&args),
+        Command::History(args) => history::history(&args),
         Command::Txn(args) => txn::txn(&args),
         Command::Keyspace(args) => keyspaces::run(&args.command),
         Command::Status(args) => status::status(&args),
