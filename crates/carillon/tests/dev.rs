@@ -399,7 +399,7 @@ fn dev_command(dir: &Path, words: &str) -> (i32, String) {
     let dir = dir.display().to_string();
     let words = ["dev"].into_iter().chain(words.split(' ')).chain(["--json", "--dir", &dir]);
     let ended = run(env!("CARGO_BIN_EXE_carillon"), words, b"", &[]);
-    (ended.code, String::from_utf8_lossy(&[ended.out, ended.err].concat()).into_owned())
+    (ended.code, String::from_utf8_lossy(&ended.out).into_owned() + &ended.err)
 }
 
 #[test]
