@@ -19,8 +19,8 @@ use super::origin::foreign_origin;
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
 use super::{
-    cluster, cluster_version, console, dev, events, extension, history, keys, keyspaces, kv, linger,
-    nodes, openapi, preconditions, routes, txn,
+    cluster, cluster_version, console, dev, events, extension, history, keys, keyspaces, kv,
+    linger, nodes, openapi, preconditions, routes, txn,
 };
 use crate::Status;
 

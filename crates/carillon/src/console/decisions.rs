@@ -90,6 +90,7 @@ impl Decision {
             came,
             took_ms: took,
             waits: None,
+            by: Some(node(self.node)),
         };
         match what {
             DecisionKind::Replicas { add, remove, predicted, .. } => {

@@ -7,13 +7,14 @@
 use api::events::{Wake, WatchRequest, Watching};
 use api::{
     AdminState, Answer, ApiError, ClusterVersionStatus, Command, Condition, CutAt, Decisions, Done,
-    KeysPage, KeysQuery, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, MergeStatus, Metrics,
-    NodeAdminState, NodeService, Nodes, RequestId, RouteStatus, Shards, ShardsQuery, SplitStatus,
-    Status, Txn, TxnDone, TxnOp, TxnResult,
+    History, HistoryQuery, KeyChange, KeysPage, KeysQuery, KeyspaceChange, KeyspaceInfo,
+    KeyspaceSpec, MergeStatus, Metrics, NodeAdminState, NodeService, Nodes, RequestId, RouteStatus,
+    Shards, ShardsQuery, SplitStatus, Status, Txn, TxnDone, TxnOp, TxnResult,
 };
 use command::Reply;
 use keyspace::{CatalogueError, Placement, Timestamp};
 use node::control::{self, NoMergeReason, NoSplit};
+use node::routing::fetch::HeldChange;
 use overlay::LookupChoice;
 use sim::live::action::{Action, AdminWord, Bytes, Layout, SplitAt};
 use sim::live::{KeyView, Outcome, Phase, Simulation};
@@ -180,6 +181,28 @@ fn get(
     })
 }
 
+fn history(
+    sim: &Simulation,
+    keyspace: &str,
+    key: &[u8],
+    asked: HistoryQuery,
+) -> Result<History, ApiError> {
+    keyspace_named(sim, keyspace)?;
+    let upto = asked.before.map(|before| Timestamp(before.0.saturating_sub(1)));
+    let found = sim.history(keyspace, key, upto, asked.limit);
+    let (found, at) = found.ok_or(ApiError::Busy { why: NO_LEADER })?;
+    let shown = |change| match change {
+        HeldChange::Put(version) => KeyChange::Put {
+            value: version.value.into(),
+            timestamp: version.timestamp,
+            expires_at_ms: (version.expiry_ms > 0).then_some(version.expiry_ms),
+        },
+        HeldChange::Deleted(timestamp) => KeyChange::Deleted { timestamp },
+    };
+    let writes = found.changes.into_iter().map(shown);
+    Ok(History::new(writes, found.has_more, found.safe_point, at))
+}
+
 impl NodeService for Service {
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
         let keyspace = keyspace.to_owned();
@@ -308,6 +331,12 @@ impl NodeService for Service {
             _ => Ok(()),
         };
         self.act(action, None, told, done);
+    }
+
+    fn history(&self, keyspace: &str, key: bytes::Bytes, asked: HistoryQuery, done: Done<History>) {
+        let keyspace = keyspace.to_owned();
+        let look = move |driver: &mut Driver| done(history(&driver.sim, &keyspace, &key, asked));
+        self.handle.have_done(Box::new(look));
     }
 
     fn keys(&self, keyspace: &str, asked: KeysQuery, done: Done<KeysPage>) {
@@ -463,7 +492,7 @@ impl NodeService for Service {
         // What nodes would decide they do decide: balancing is on.
         let look = move |driver: &mut Driver| if dry { Vec::new() } else { driver.decisions() };
         let decisions = self.handle.ask(look).unwrap_or_default();
-        Decisions { balances: true, decisions }
+        Decisions { balances: true, decisions, silent: Vec::new() }
     }
 
     fn watch(&self, asked: &WatchRequest, wake: Wake) -> Result<Watching, ApiError> {

@@ -177,6 +177,7 @@ pub fn nodes(sim: &Simulation) -> Nodes {
         data_bytes: node.data_bytes,
         requests_per_second: 0,
         slow_disk: node.slow_disk_ms > 0,
+        drain_rate: None,
         joined_at_ms: begun_ms,
     });
     Nodes { health: health(sim, &shards), nodes: nodes.collect(), removed }
@@ -236,5 +237,7 @@ pub fn shard(shard: &ShardView, nodes: &[NodeView]) -> ShardStatus {
         bytes: shard.bytes,
         quarantined: report.quarantined.iter().map(|replica| replica.0).collect(),
         lagging: Vec::new(),
+        load: None,
+        told_by: shard.leader.map(id),
     }
 }

@@ -274,7 +274,8 @@ mod tests {
     #[test]
     fn added_node_joins_all_others() {
         let added = node(&wish(2), 4);
-        assert_eq!(added.listeners().map(|(_, at)| at.port()), [6382, 7403, 7483, 7603]);
+        let ports: Vec<u16> = added.listeners().map(|(_, at)| at.port()).collect();
+        assert_eq!(ports, [6382, 7403, 7483, 7603]);
         let line = added.command_line(Path::new("carillon"));
         assert!(line.ends_with("--join 127.0.0.1:7600,127.0.0.1:7601,127.0.0.1:7602"), "{line}");
         assert!(line.contains("--replicas 1 ") && line.contains("--memory-max 30%"), "{line}");

@@ -34,6 +34,7 @@ pub const WAY_MICROS: u64 = 2_000;
 pub struct Walk {
     way: LookupChoice,
     asker: NodeId,
+    begins_at: Option<ShardId>,
     steps: Vec<TraceStep>,
     moves: u32,
     /// Messages to members that did not answer.
@@ -43,7 +44,7 @@ pub struct Walk {
 impl Walk {
     /// Before its first move.
     pub fn new(way: LookupChoice, asker: NodeId) -> Self {
-        Self { way, asker, steps: Vec::new(), moves: 0, lost: 0 }
+        Self { way, asker, begins_at: None, steps: Vec::new(), moves: 0, lost: 0 }
     }
 
     fn step(&mut self, known: &KnownShard, by: HopSource, is_move: bool) {
@@ -57,7 +58,7 @@ impl Walk {
 
     /// Its end.
     fn end(self, owner: Option<Shared<KnownShard>>, failure: Option<&'static str>) -> Trace {
-        let Self { way, asker, steps, moves, lost } = self;
+        let Self { way, asker, begins_at, steps, moves, lost } = self;
         let is_outside = matches!(way.kind, Finder::Full | Finder::Lh);
         // An asker that is no member asks the first one: that is no hop, but a message.
         let asked = steps.last().is_some_and(|last| last.leg.node != asker) || moves > 0;
@@ -72,6 +73,7 @@ impl Walk {
             failure,
             hops: moves,
             messages: Some(messages + lost),
+            begins_at,
             steps,
             took: Duration::from_micros(u64::from(messages + lost) * WAY_MICROS),
         }
@@ -96,6 +98,7 @@ impl Walk {
         point: Point<'_>,
         is_alive: &dyn Fn(ShardId) -> bool,
     ) -> Trace {
+        self.begins_at = Some(from);
         let mut at = from;
         for _ in 0..=tables.len() {
             let Some(table) = tables.get(&at) else { break };

@@ -34,6 +34,7 @@ use command::{NotDone, ObservedVersion, Reply};
 use keyspace::{CatalogueError, Keyspace, NodeId, Timestamp};
 use node::control;
 use node::event::{Event, Trace};
+use node::routing::fetch::History;
 use overlay::LookupChoice;
 use txn::coordinator::TxnOutcome;
 
@@ -426,6 +427,21 @@ impl Simulation {
         match &self.driven {
             Driven::Cluster(sim) => sim.world.key_seen(keyspace, key, at),
             Driven::Ring(_) => KeyView::Nil,
+        }
+    }
+
+    /// What has become of a key up to a time, or up to now: so many changes, the newest first; and
+    /// the time. None if nobody who is up leads its shard.
+    pub fn history(
+        &self,
+        keyspace: &str,
+        key: &[u8],
+        at: Option<Timestamp>,
+        changes_max: usize,
+    ) -> Option<(History, Timestamp)> {
+        match &self.driven {
+            Driven::Cluster(sim) => sim.world.history_seen(keyspace, key, at, changes_max),
+            Driven::Ring(_) => None,
         }
     }
 

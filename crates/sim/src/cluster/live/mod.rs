@@ -165,6 +165,7 @@ impl World {
             owner,
             hops: 0,
             messages: Some(if leader == Some(machine.node()) { 0 } else { 2 }),
+            begins_at: None,
             steps: leg.into_iter().map(|leg| TraceStep { leg, took: None }).collect(),
             took,
         };

@@ -10,6 +10,7 @@ use command::ObservedVersion;
 use keyspace::{AdminState, Catalogue, Descriptor, Keyspace, NodeId, ShardId, Timestamp};
 use node::replica::read::nothing_since;
 use node::replica::{Replica, ShardReport};
+use node::routing::fetch::{self, History};
 use overlay::KnownShard;
 use replication::Members;
 use storage::engine::{Range, ReadResult, ScanCursor};
@@ -286,6 +287,23 @@ impl World {
             ReadResult::Nil => KeyView::Nil,
             ReadResult::NilYet => KeyView::NilYet,
         }
+    }
+
+    /// What has become of a key up to a time, or up to now: so many changes, as the leader of its
+    /// shard knows; and the time. None if nobody who is up leads it.
+    pub(crate) fn history_seen(
+        &self,
+        keyspace: &str,
+        key: &[u8],
+        at: Option<Timestamp>,
+        changes_max: usize,
+    ) -> Option<(History, Timestamp)> {
+        let (place, shard) = self.leader_of_key(keyspace, key)?;
+        let view = self.node_slots[place].machine.as_ref()?.view(shard)?;
+        let state = view.read();
+        let now = state.last.max(Timestamp::from_millis(self.true_wall_ms()));
+        let at = at.map_or(now, |at| at.min(now));
+        Some((fetch::history(state.engine()?, key, at, changes_max), at))
     }
 
     /// What a transaction has to watch, so that a key stays as it is.
