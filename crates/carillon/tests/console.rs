@@ -139,12 +139,12 @@ fn simulated_cluster_answers_as_a_node_does_and_shows_a_crash() {
     let (status, again) = console.json("POST", "/v1/sim/act", Some(done_again(&leader)));
     assert_eq!((status, &again["type"]), (409, &json!("urn:carillon:problem:sim-refused")));
     console.post("/v1/sim/act", json!({"do": "heal"}));
-    let (status, cut) = console.json("POST", &split_of(first), Some(json!({})));
-    assert_eq!(status, 202, "{cut}");
-    events.until(TIMEOUT, "a split", |event| event.name() == "split");
     events.until(TIMEOUT, "it is back", |event| {
         event.name() == "member" && event.text("member") == leader && event.text("state") == "up"
     });
+    let (status, cut) = console.json("POST", &split_of(first), Some(json!({})));
+    assert_eq!(status, 202, "{cut}");
+    events.until(TIMEOUT, "a split", |event| event.name() == "split");
 }
 
 fn done_again(leader: &str) -> Value {
