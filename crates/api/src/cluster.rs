@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::DrainRate;
+
 /// The health verdict, in one word.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
@@ -244,6 +246,10 @@ pub struct NodeStatus {
     pub slow_disk: bool,
     /// When it joined, in milliseconds since 1970: nodes are in this order.
     pub joined_at_ms: u64,
+    /// What has left it lately, if it drains and has been seen to for a moment.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub drain_rate: Option<DrainRate>,
 }
 
 /// What `GET /v1/nodes` answers.
@@ -375,6 +381,37 @@ pub struct ShardStatus {
     #[serde(default)]
     #[schema(required = true)]
     pub lagging: Vec<u64>,
+    /// How often it is asked; only its leader knows.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub load: Option<ShardLoad>,
+    /// The id of the node that knows all this: this one or, if the cluster was asked, the leader.
+    /// `null`: no node told more than how the shard began.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub told_by: Option<String>,
+}
+
+/// How often a shard is asked: estimated from one request in 64.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ShardLoad {
+    /// Reads a second.
+    pub reads_per_second: u64,
+    /// Writes a second.
+    pub writes_per_second: u64,
+    /// Bytes of keys and values that writes bring, a second.
+    pub written_bytes_per_second: u64,
+}
+
+/// A node that did not say what it knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SilentNode {
+    /// Its id, in hexadecimal.
+    pub id: String,
+    /// Its name; its id if it has none.
+    pub name: String,
+    /// Why, as a clause.
+    pub why: String,
 }
 
 /// The page size of `GET /v1/shards`, unless the request asks for fewer.
@@ -405,6 +442,10 @@ pub struct Shards {
     /// There are more: those after this id.
     #[schema(required = true)]
     pub next: Option<u64>,
+    /// Leaders that were asked for their shards and did not answer.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub silent: Vec<SilentNode>,
 }
 
 impl Shards {
@@ -418,6 +459,6 @@ impl Shards {
         let page: Vec<ShardStatus> = shards.by_ref().take(asked.limit).collect();
         let is_more = shards.next().is_some();
         let next = page.last().map(|last| last.id).filter(|_| is_more);
-        Self { node: String::new(), health, shards: page, next }
+        Self { node: String::new(), health, shards: page, next, silent: Vec::new() }
     }
 }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::SilentNode;
+
 /// What came of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -111,6 +113,10 @@ pub struct DecisionStatus {
     /// Why it would wait, if it is only what would be decided.
     #[schema(required = true)]
     pub waits: Option<String>,
+    /// The node that decided.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub by: Option<DecisionNode>,
 }
 
 /// What `GET /v1/decisions` answers.
@@ -121,4 +127,18 @@ pub struct Decisions {
     /// The decisions among the events that this node remembers, the oldest first; or what it would
     /// decide now.
     pub decisions: Vec<DecisionStatus>,
+    /// Nodes that were asked and did not answer.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub silent: Vec<SilentNode>,
+}
+
+impl Decisions {
+    /// Adds those of another node.
+    pub fn add(&mut self, more: Self) {
+        self.balances |= more.balances;
+        self.decisions.extend(more.decisions);
+        self.decisions.sort_by_key(|one| (one.at_ms, one.shard));
+        self.silent.extend(more.silent);
+    }
 }

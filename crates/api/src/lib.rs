@@ -19,11 +19,16 @@ mod cluster;
 mod cluster_version;
 mod condition;
 mod decisions;
+pub mod dev;
+mod drain;
 mod error;
 pub mod events;
+mod history;
 pub mod http;
+pub mod inquiry;
 mod keys;
 mod metrics;
+mod metrics_summary;
 pub mod nearest;
 mod routes;
 mod txn;
@@ -35,8 +40,8 @@ use utoipa::ToSchema;
 
 pub use cluster::{
     AdminState, ClusterStatus, Health, NodeAddresses, NodeAdminState, NodeState, NodeStatus, Nodes,
-    Overview, ReplicaRole, ReplicaStatus, SHARDS_PAGE_MAX, ShardStatus, Shards, ShardsQuery,
-    SnapshotStatus, Verdict,
+    Overview, ReplicaRole, ReplicaStatus, SHARDS_PAGE_MAX, ShardLoad, ShardStatus, Shards,
+    ShardsQuery, SilentNode, SnapshotStatus, Verdict,
 };
 pub use cluster_version::{ClusterVersionStatus, NodeVersions};
 pub use condition::Condition;
@@ -44,9 +49,12 @@ pub use decisions::{
     CutAt, DecisionNode, DecisionOutcomeStatus, DecisionStatus, Decisions, Deviation, MergeStatus,
     SplitStatus,
 };
+pub use drain::{DRAIN_SHARDS_MAX, DrainRate, DrainState, DrainStatus, DrainWait, DrainingShard};
 pub use error::{ApiError, Outcome};
+pub use history::{HISTORY_PAGE_MAX, History, HistoryQuery, KeyChange};
 pub use keys::{KEYS_PAGE_MAX, KeysPage, KeysQuery};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
+pub use metrics_summary::{HistogramSummary, MetricsSummary, NodeMetrics};
 pub use routes::{RouteStatus, RouteStep};
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 
@@ -90,6 +98,8 @@ pub trait NodeService: Send + Sync + 'static {
     /// Keys of a keyspace, page by page. A key that is there throughout is shown at least once;
     /// [`ApiError::BadCursor`] if no page of the keyspace begins there.
     fn keys(&self, keyspace: &str, asked: KeysQuery, done: Done<KeysPage>);
+    /// The changes of a key, a page of them, the newest first.
+    fn history(&self, keyspace: &str, key: Bytes, asked: HistoryQuery, done: Done<History>);
     /// The route to the owner of a key, by each of these lookups; hop by hop, if traced. None for a
     /// keyspace that is only created when it is used.
     fn route(
@@ -121,9 +131,13 @@ pub trait NodeService: Send + Sync + 'static {
     /// Shards that this node knows, a page of them; [`ApiError::NoKeyspace`] if there is no
     /// keyspace of that name.
     fn shards(&self, asked: &ShardsQuery<'_>) -> Result<Shards, ApiError>;
-    /// Splits a shard at a slot or key, or in its middle, if this node leads it.
+    /// The same page as the leaders of its shards know them, where they answer in time.
+    fn shards_of_cluster(&self, asked: &ShardsQuery<'_>, done: Done<Shards>) {
+        done(self.shards(asked));
+    }
+    /// Splits a shard at a slot or key, or in its middle.
     fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>);
-    /// Merges a shard with its right neighbour, if this node leads it.
+    /// Merges a shard with its right neighbour.
     fn merge(&self, shard: u64, done: Done<MergeStatus>);
     /// The cluster version, and which versions its nodes support.
     fn cluster_version(&self) -> ClusterVersionStatus;
@@ -132,6 +146,10 @@ pub trait NodeService: Send + Sync + 'static {
     /// Decisions of the node about the shards that it leads; or, with `dry`, those that the
     /// balancer would make now.
     fn decisions(&self, dry: bool) -> Decisions;
+    /// Those of all nodes, where they answer in time.
+    fn decisions_of_cluster(&self, dry: bool, done: Done<Decisions>) {
+        done(Ok(self.decisions(dry)));
+    }
     /// Begins a stream of events. `wake` is called when there is something to take.
     ///
     /// # Errors
@@ -140,6 +158,15 @@ pub trait NodeService: Send + Sync + 'static {
     fn watch(&self, asked: &WatchRequest, wake: Wake) -> Result<Watching, ApiError>;
     /// What the node counts.
     fn metrics(&self) -> Metrics;
+    /// The same, in short.
+    fn metrics_summary(&self) -> MetricsSummary {
+        let Status { node_id, name, uptime_ms, .. } = self.status();
+        MetricsSummary::new(node_id, name, self.now_millis(), uptime_ms, &self.metrics())
+    }
+    /// What all nodes count, where they answer in time; this one is the first.
+    fn metrics_of_cluster(&self, done: Done<NodeMetrics>) {
+        done(Ok(NodeMetrics { nodes: vec![self.metrics_summary()], silent: Vec::new() }));
+    }
 }
 
 /// Names one request of this node: the process that took it, and its number there (SAFETY G10).
@@ -195,6 +222,15 @@ impl Command {
         let (Command::Get { key, .. } | Command::Put { key, .. } | Command::Delete { key, .. }) =
             self;
         key
+    }
+
+    /// How many bytes it writes, if it does.
+    pub fn written_bytes(&self) -> Option<usize> {
+        match self {
+            Command::Get { .. } => None,
+            Command::Put { key, value, .. } => Some(key.len() + value.len()),
+            Command::Delete { key, .. } => Some(key.len()),
+        }
     }
 
     /// Whether it may change anything.

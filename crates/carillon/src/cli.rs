@@ -26,6 +26,7 @@ Examples:
   carillon start --dir data                  a node on ./data, for this machine only
   carillon put greeting hello                a value for a key
   carillon get greeting                      hello
+  carillon history greeting                  its changes, the newest first
   carillon txn                               a transaction: see `carillon txn --help`
   redis-cli -p 6379 get greeting             the same, by the Redis protocol
   carillon status                            the node's state, and the cluster's health
@@ -69,6 +70,8 @@ pub enum Command {
     Put(PutArgs),
     /// Delete keys.
     Del(DelArgs),
+    /// List the changes of a key: puts, deletions, expiries.
+    History(crate::history::HistoryArgs),
     /// Run a transaction over several keys, from a file or a terminal.
     Txn(crate::txn::TxnArgs),
     /// Create, list, change or drop keyspaces.

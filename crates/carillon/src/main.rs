@@ -13,6 +13,7 @@ mod decisions;
 mod dev;
 mod drain;
 mod exit;
+mod history;
 mod keys;
 mod keyspaces;
 mod leader;
@@ -60,6 +61,7 @@ fn run(command: Command) -> Exit {
         Command::Get(args) => keys::get(&args),
         Command::Put(args) => keys::put(&args),
         Command::Del(args) => keys::del(&args),
+        Command::History(args) => history::history(&args),
         Command::Txn(args) => txn::txn(&args),
         Command::Keyspace(args) => keyspaces::run(&args.command),
         Command::Status(args) => status::status(&args),

@@ -1,5 +1,6 @@
 //! `carillon start`: flags from the table of settings, and the server.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
@@ -55,6 +56,25 @@ pub fn start(args: &StartArgs) -> Exit {
             }
         }
     }
+}
+
+/// Whether a node can be started with these flags, as far as can be known before.
+///
+/// # Errors
+/// Why not, as a sentence.
+pub fn check(flags: &[OsString]) -> Result<(), String> {
+    let command = StartArgs::augment_args(Command::new("start")).no_binary_name(true);
+    let matches = command.try_get_matches_from(flags).map_err(|why| {
+        let why = why.to_string();
+        let first = why.split("\n\n").next().unwrap_or_default();
+        first.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
+    })?;
+    let args = StartArgs::from_arg_matches(&matches).map_err(|why| why.to_string())?;
+    // As `dev` starts it.
+    let is_kept = |name: &OsString| name != "CARILLON_JOIN" && name != "CARILLON_ADVERTISE";
+    let environment = std::env::vars_os().filter(|(name, _)| is_kept(name));
+    let config = config::load(args.config, &args.flags, environment);
+    config.map(drop).map_err(|why| why.to_string())
 }
 
 fn flag(setting: &'static Setting) -> Arg {

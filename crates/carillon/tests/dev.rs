@@ -367,3 +367,137 @@ fn print_flag_prints_command_lines_and_starts_nothing() {
     assert!(dir.join("secret").is_file(), "the lines name it");
     assert!(!dir.join("node-1").exists());
 }
+
+/// A request to `/v1/dev` at a node.
+fn control(dev: &Dev, number: u16, path: &str, body: Option<&str>) -> (u16, serde_json::Value) {
+    let client = client::http::Client::new(&dev.http(number).to_string()).unwrap();
+    let request = match body {
+        None => client::http::Request::get(path),
+        Some(body) => client::http::Request {
+            body: body.as_bytes(),
+            json: true,
+            ..client::http::Request::write("POST", path)
+        },
+    };
+    let reply = client.send(&request).unwrap();
+    (reply.status, serde_json::from_slice(&reply.body).unwrap())
+}
+
+/// Looks at a node by another one until it is in this state.
+#[track_caller]
+fn until_state(dev: &Dev, asked: u16, name: &str, state: &str) -> serde_json::Value {
+    harness::until(TEST_TIMEOUT, &format!("{name} is {state}"), || {
+        let (status, all) = control(dev, asked, "/v1/dev", None);
+        assert_eq!(status, 200, "{all}");
+        let nodes = all["nodes"].as_array().unwrap();
+        nodes.iter().find(|node| node["name"] == name && node["state"] == state).cloned()
+    })
+}
+
+/// `carillon dev WORDS --dir DIR --json`.
+fn dev_command(dir: &Path, words: &str) -> (i32, String) {
+    let dir = dir.display().to_string();
+    let words = ["dev"].into_iter().chain(words.split(' ')).chain(["--json", "--dir", &dir]);
+    let ended = run(env!("CARGO_BIN_EXE_carillon"), words, b"", &[]);
+    (ended.code, String::from_utf8_lossy(&[ended.out, ended.err].concat()).into_owned())
+}
+
+#[test]
+fn nodes_are_added_killed_paused_and_started_while_it_runs() {
+    let (dir, base) = (dir("control"), base_port());
+    let mut dev = Dev::start(&dir, base, &["--nodes", "2"]);
+    let pids = dev.ready(2);
+    let socket = fs::metadata(dir.join("control.sock")).unwrap().permissions().mode();
+    assert_eq!(socket & 0o777, 0o600, "it is its owner's");
+    let (status, all) = control(&dev, 1, "/v1/dev", None);
+    let first = &all["nodes"][0];
+    assert_eq!(
+        (status, &first["this"], &all["nodes"][1]["this"]),
+        (200, &true.into(), &false.into())
+    );
+    assert_eq!((&first["pid"], &first["state"]), (&pids[0].into(), &"running".into()), "{all}");
+    assert_eq!(first["addresses"]["http"], dev.http(1).to_string());
+    let names: BTreeSet<&str> = all["parameters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|parameter| parameter["name"].as_str().unwrap())
+        .collect();
+    assert!(names.contains("memory_max") && !names.contains("join"), "{names:?}");
+
+    // One more, with a parameter; it joins.
+    let parameters = r#"{"parameters":{"domain":"rack-9"}}"#;
+    let (status, added) = control(&dev, 2, "/v1/dev/nodes", Some(parameters));
+    assert_eq!((status, &added["name"]), (201, &"node-3".into()), "{added}");
+    let third = until_state(&dev, 1, "node-3", "running");
+    assert_eq!(third["parameters"], serde_json::json!({ "domain": "rack-9" }));
+    dev.until(1, "nodes", |answer, _| {
+        let nodes = answer["nodes"].as_array().unwrap();
+        nodes.iter().any(|node| node["name"] == "node-3" && node["domain"] == "rack-9")
+    });
+
+    // Killed, and started again with other parameters.
+    let (status, killed) = control(&dev, 1, "/v1/dev/nodes/node-3/kill", Some("{}"));
+    assert_eq!(status, 202, "{killed}");
+    let ended = until_state(&dev, 1, "node-3", "ended");
+    assert_eq!(ended["ended"]["how"], "by SIGKILL (9)");
+    assert_eq!((&ended["ended"]["asked"], &ended["pid"]), (&true.into(), &serde_json::Value::Null));
+    assert!(!ended["ended"]["log"].as_array().unwrap().is_empty(), "{ended}");
+    dev.says("node-3 ended by SIGKILL (9), as asked for");
+    let other = r#"{"parameters":{"log_level":"warn"}}"#;
+    let (status, again) = control(&dev, 1, "/v1/dev/nodes/node-3/start", Some(other));
+    assert_eq!((status, &again["parameters"]), (202, &serde_json::json!({ "log_level": "warn" })));
+    until_state(&dev, 1, "node-3", "running");
+
+    // Paused and resumed; a node that is asked to stop itself still answers.
+    assert_eq!(control(&dev, 1, "/v1/dev/nodes/node-3/pause", Some("{}")).0, 202);
+    until_state(&dev, 1, "node-3", "paused");
+    assert_eq!(control(&dev, 1, "/v1/dev/nodes/node-3/resume", Some("{}")).0, 202);
+    until_state(&dev, 1, "node-3", "running");
+    let (status, own) = control(&dev, 2, "/v1/dev/nodes/node-2/stop", Some("{}"));
+    assert_eq!((status, &own["this"]), (202, &true.into()), "{own}");
+    let ended = until_state(&dev, 1, "node-2", "ended");
+    assert_eq!(ended["ended"]["how"], "with exit code 0", "{ended}");
+
+    for (path, body, status, kind) in [
+        ("/v1/dev/nodes/node-9/kill", "{}", 404, "no-node"),
+        ("/v1/dev/nodes/node-1/start", "{}", 409, "wrong-state"),
+        ("/v1/dev/nodes/node-2/pause", "{}", 409, "wrong-state"),
+        ("/v1/dev/nodes/node-1/explode", "{}", 404, "unknown-path"),
+        ("/v1/dev/nodes", r#"{"parameters":{"memry_max":"1GiB"}}"#, 400, "bad-parameter"),
+        ("/v1/dev/nodes", r#"{"parameters":{"memory_max":"much"}}"#, 400, "bad-parameter"),
+        ("/v1/dev/nodes", r#"{"parameters":{"join":"127.0.0.1:1"}}"#, 400, "bad-parameter"),
+        ("/v1/dev/nodes", r#"{"parameters":[]}"#, 400, "bad-request"),
+        ("/v1/dev/nodes/node-1/kill", r#"{"parameters":{}}"#, 400, "bad-request"),
+    ] {
+        let (found, problem) = control(&dev, 1, path, Some(body));
+        assert_eq!(found, status, "{path} {body}: {problem}");
+        assert!(problem["type"].as_str().unwrap().ends_with(kind), "{path} {body}: {problem}");
+    }
+
+    // From a terminal it is the same, even when no node runs: the run goes on.
+    for name in ["node-1", "node-3"] {
+        assert_eq!(dev_command(&dir, &format!("kill {name}")).0, 0);
+    }
+    dev.says("node-1 ended by SIGKILL (9), as asked for");
+    let (code, text) = dev_command(&dir, "kill node-1");
+    assert!(code == 1 && text.contains("node-1 is ended"), "{text}");
+    let blocker = TcpListener::bind(dev.resp(1)).unwrap();
+    let (code, text) = dev_command(&dir, "start node-1");
+    assert!(code == 1 && text.contains("node-1 cannot listen for resp"), "{text}");
+    drop(blocker);
+    assert_eq!(dev_command(&dir, "start node-2").0, 0);
+    let (code, text) = dev_command(&dir, "start node-1 --set memory-max=1GiB");
+    assert!(code == 0 && text.contains(r#""memory_max":"1GiB""#), "{text}");
+    until_state(&dev, 1, "node-1", "running");
+    let (code, text) = dev_command(&dir, "list");
+    let listed: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, listed["nodes"].as_array().unwrap().len()), (0, 3), "{text}");
+
+    dev.signal(Signal::Terminate);
+    assert_eq!(dev.wait().code(), Some(0));
+    assert!(!dir.join("control.sock").exists());
+    let (code, text) = dev_command(&dir, "list");
+    assert!(code == 3 && text.contains("no `carillon dev` runs in"), "{text}");
+    fs::remove_dir_all(&dir).unwrap();
+}

@@ -8,7 +8,7 @@
 //! | cluster version | adds |
 //! |---|---|
 //! | 1 | all that there was before cluster versions; a catalogue that names none has this one |
-//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]), appends that say how long the value may become ([`Feature::AppendLimits`]), long messages in pieces ([`Feature::LongMessages`]), requests to be told of changed keys ([`Feature::Tracking`]), messages to subscribers on other nodes ([`Feature::EphemeralMessages`]), what members of rings and requests on their way say ([`Feature::Rings`]), keyspaces of linear hashing ([`Feature::LinearHash`]), op 8 and version 5 of the catalogue, and frames that ask for scripts or have them stopped ([`Feature::Functions`]), frames with events ([`Feature::Events`]) |
+//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]), appends that say how long the value may become ([`Feature::AppendLimits`]), long messages in pieces ([`Feature::LongMessages`]), requests to be told of changed keys ([`Feature::Tracking`]), messages to subscribers on other nodes ([`Feature::EphemeralMessages`]), what members of rings and requests on their way say ([`Feature::Rings`]), keyspaces of linear hashing ([`Feature::LinearHash`]), op 8 and version 5 of the catalogue, and frames that ask for scripts or have them stopped ([`Feature::Functions`]), frames with events ([`Feature::Events`]), requests for a key's changes ([`Feature::History`]), questions to nodes about themselves ([`Feature::Inquiries`]) |
 //!
 //! A program supports several cluster versions ([`VersionRange`]): its newest, and the one before,
 //! so that it runs beside version N−1. It does not join a cluster whose version is not among them:
@@ -56,6 +56,10 @@ pub enum Feature {
     Functions,
     /// Nodes tell each other their events, for who watches the cluster.
     Events,
+    /// A node asks a shard's leader for the changes of a key.
+    History,
+    /// Nodes ask each other about themselves and the shards that they lead.
+    Inquiries,
 }
 
 impl Feature {
@@ -73,7 +77,9 @@ impl Feature {
             | Feature::Tracking
             | Feature::EphemeralMessages
             | Feature::Functions
-            | Feature::Events => ClusterVersion(2),
+            | Feature::Events
+            | Feature::History
+            | Feature::Inquiries => ClusterVersion(2),
         }
     }
 }

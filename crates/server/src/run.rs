@@ -25,7 +25,7 @@ use crate::runtime::mailbox::Mailbox;
 use crate::runtime::open::{self, LockedDirectory, OpenError, OpenedNode};
 use crate::runtime::{NodeRuntime, readiness, ticker};
 use crate::scripts::{ScriptThreads, Surroundings};
-use crate::service::{NodeApi, NodeFacts};
+use crate::service::{InquiryThread, NodeApi, NodeFacts};
 use crate::signals;
 use crate::threads::Background;
 
@@ -93,6 +93,7 @@ struct Serving {
     cluster: Option<Arc<MembershipDriver>>,
     background: Background,
     http: Option<http::Server>,
+    inquiries: InquiryThread,
     loops: Vec<JoinHandle<()>>,
     scripts: ScriptThreads,
     _signals: signals::Listener,
@@ -127,6 +128,7 @@ impl Serving {
         let banner = banner(&config, &found, addresses);
         let facts = NodeFacts::new(&banner, joined_at);
         let api = Arc::new(NodeApi::new(runtime.clone(), config.clone(), facts));
+        let inquiries = InquiryThread::spawn(api.clone())?;
         let options = config.http_options(runtime.clock.started_millis());
         let listener = listening.take(Protocol::Http);
         let http = listener.map(|listener| http::start(listener, api, options)).transpose()?;
@@ -144,12 +146,33 @@ impl Serving {
             banner.log();
         }
         let _signals = signals;
-        Ok(Some(Self { runtime, config, cluster, background, http, loops, scripts, _signals }))
+        let serving = Self {
+            runtime,
+            config,
+            cluster,
+            background,
+            http,
+            inquiries,
+            loops,
+            scripts,
+            _signals,
+        };
+        Ok(Some(serving))
     }
 
     /// Transfers leaderships, answers requests under way, and ends all threads.
     fn stop(self) -> Result<ExitReason, StartError> {
-        let Self { runtime, config, cluster, background, http, loops, scripts, _signals } = self;
+        let Self {
+            runtime,
+            config,
+            cluster,
+            background,
+            http,
+            inquiries,
+            loops,
+            scripts,
+            _signals,
+        } = self;
         runtime.happened(EventKind::NodeStopping);
         // While requests are still taken, so that they go on to who leads then.
         ticker::hand_over(&runtime, HAND_OVER);
@@ -166,6 +189,7 @@ impl Serving {
             let drain = Duration::from_millis(config.shutdown_timeout_ms);
             server.stop(drain.saturating_sub(stopped.elapsed()));
         }
+        inquiries.stop(&runtime);
         // Not before: what was under way may have needed other nodes.
         if let Some(cluster) = &cluster {
             cluster.stop();

@@ -300,6 +300,7 @@ impl RouteStatus {
             leader: trace.leader().map(id),
             hops: trace.hops,
             messages: trace.messages,
+            begins_at: trace.begins_at.map(|shard| shard.0),
             micros: trace.took.as_micros() as u64,
             failure: trace.failure.map(str::to_owned),
             steps: steps.collect(),

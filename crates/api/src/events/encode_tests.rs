@@ -61,6 +61,7 @@ fn request() -> EventKind {
             failure: None,
             hops: 1,
             messages: Some(2),
+            begins_at: None,
             steps,
             took: Duration::from_micros(3),
         },

@@ -1,4 +1,5 @@
-//! The cluster as this node knows it: `/v1/nodes`, `/v1/shards`, `/v1/decisions`.
+//! The cluster as this node knows it, or as all nodes do: `/v1/nodes`, `/v1/shards`,
+//! `/v1/decisions`, `/v1/metrics`.
 
 use axum::Json;
 use axum::body::Body;
@@ -9,11 +10,13 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::context::Shared;
+use super::events::Scope;
 use super::keyspaces::json;
 use super::problem::Problem;
-use super::uri::{number, parameters};
+use super::uri::{number, parameters, yes_or_no};
 use crate::{
-    CutAt, Decisions, MergeStatus, Nodes, SHARDS_PAGE_MAX, Shards, ShardsQuery, SplitStatus,
+    CutAt, Decisions, MergeStatus, NodeMetrics, Nodes, SHARDS_PAGE_MAX, Shards, ShardsQuery,
+    SplitStatus,
 };
 
 /// All members.
@@ -33,12 +36,14 @@ pub async fn nodes(State(context): State<Shared>, uri: Uri) -> Result<Json<Nodes
         ("keyspace" = Option<String>, Query, description = "Those of this keyspace."),
         ("after" = Option<u64>, Query, description = "Behind this id: `next` of a page."),
         ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000, description = "So many."),
+        ("scope" = inline(Option<Scope>), Query, description = "Of this node, or of all."),
     ),
     responses((status = 200, description = "A page.", body = Shards)),
-    extensions(("x-problems" = json!(["no-keyspace", "loading"])))
+    extensions(("x-problems" = json!(["no-keyspace", "loading", "no-answer"])))
 )]
 pub async fn shards(State(context): State<Shared>, uri: Uri) -> Result<Json<Shards>, Problem> {
-    let [keyspace, after, limit] = parameters(uri.query(), ["keyspace", "after", "limit"])?;
+    let [keyspace, after, limit, scope] =
+        parameters(uri.query(), ["keyspace", "after", "limit", "scope"])?;
     let after = after.map(|text| number("after", &text)).transpose()?;
     let limit = limit.map(|text| number("limit", &text)).transpose()?;
     let limit = limit.unwrap_or(SHARDS_PAGE_MAX as u64);
@@ -47,7 +52,42 @@ pub async fn shards(State(context): State<Shared>, uri: Uri) -> Result<Json<Shar
         return Err(Problem::bad_request(why));
     }
     let asked = ShardsQuery { keyspace: keyspace.as_deref(), after, limit: limit as usize };
-    Ok(Json(context.api.shards(&asked)?))
+    match is_of_cluster(scope)? {
+        true => Ok(Json(context.read(|done| context.api.shards_of_cluster(&asked, done)).await?)),
+        false => Ok(Json(context.api.shards(&asked)?)),
+    }
+}
+
+/// Whether the whole cluster is asked: `scope=cluster`.
+fn is_of_cluster(scope: Option<String>) -> Result<bool, Problem> {
+    match scope.as_deref() {
+        None | Some("node") => Ok(false),
+        Some("cluster") => Ok(true),
+        Some(other) => {
+            let why = format!("scope is '{other}': it has to be node or cluster");
+            Err(Problem::bad_request(why))
+        }
+    }
+}
+
+/// What this node counts, or all nodes: numbers and histograms, without labels.
+#[utoipa::path(
+    get, path = "/v1/metrics", operation_id = "metricsInShort", tag = "nodes",
+    params(
+        ("scope" = inline(Option<Scope>), Query, description = "Of this node, or of all."),
+    ),
+    responses((status = 200, description = "Of each node.", body = NodeMetrics)),
+    extensions(("x-problems" = json!(["no-answer"])))
+)]
+pub async fn metrics(
+    State(context): State<Shared>,
+    uri: Uri,
+) -> Result<Json<NodeMetrics>, Problem> {
+    let [scope] = parameters(uri.query(), ["scope"])?;
+    Ok(Json(match is_of_cluster(scope)? {
+        true => context.read(|done| context.api.metrics_of_cluster(done)).await?,
+        false => NodeMetrics { nodes: vec![context.api.metrics_summary()], silent: Vec::new() },
+    }))
 }
 
 /// How a shard is to be cut.
@@ -58,7 +98,7 @@ pub struct Cut {
     at: Option<CutAt>,
 }
 
-/// Splits a shard that this node leads.
+/// Splits a shard.
 #[utoipa::path(
     post, path = "/v1/shards/{shard}/split", operation_id = "splitShard", tag = "shards",
     params(("shard" = u64, Path, description = "Its id.")),
@@ -86,7 +126,7 @@ pub async fn split(
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-/// Merges a shard that this node leads with its right neighbour.
+/// Merges a shard with its right neighbour.
 #[utoipa::path(
     post, path = "/v1/shards/{shard}/merge", operation_id = "mergeShard", tag = "shards",
     params(("shard" = u64, Path, description = "Its id.")),
@@ -109,25 +149,25 @@ pub async fn merge(
     Ok((StatusCode::ACCEPTED, Json(merged)))
 }
 
-/// Decisions of this node about the shards that it leads; or, with `dry=true`, those that the
-/// balancer would make now.
+/// Decisions of this node about the shards that it leads, or of all nodes; or, with `dry=true`,
+/// those that the balancer would make now.
 #[utoipa::path(
     get, path = "/v1/decisions", operation_id = "decisions", tag = "nodes",
-    params(("dry" = Option<bool>, Query, description = "What would be decided now.")),
-    responses((status = 200, description = "The oldest first.", body = Decisions))
+    params(
+        ("dry" = Option<bool>, Query, description = "What would be decided now."),
+        ("scope" = inline(Option<Scope>), Query, description = "Of this node, or of all."),
+    ),
+    responses((status = 200, description = "The oldest first.", body = Decisions)),
+    extensions(("x-problems" = json!(["no-answer"])))
 )]
 pub async fn decisions(
     State(context): State<Shared>,
     uri: Uri,
 ) -> Result<Json<Decisions>, Problem> {
-    let [dry] = parameters(uri.query(), ["dry"])?;
-    let dry = match dry.as_deref() {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(other) => {
-            let why = format!("dry is '{other}': it has to be true or false");
-            return Err(Problem::bad_request(why));
-        }
-    };
-    Ok(Json(context.api.decisions(dry)))
+    let [dry, scope] = parameters(uri.query(), ["dry", "scope"])?;
+    let dry = yes_or_no("dry", dry)?.unwrap_or(false);
+    match is_of_cluster(scope)? {
+        true => Ok(Json(context.read(|done| context.api.decisions_of_cluster(dry, done)).await?)),
+        false => Ok(Json(context.api.decisions(dry))),
+    }
 }

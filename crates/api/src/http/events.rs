@@ -85,7 +85,7 @@ impl CutOff {
     params(
         ("types" = Option<String>, Query, description = "Only these types, separated by commas."),
         ("keyspace" = Option<String>, Query, description = "Only those about this keyspace."),
-        ("scope" = inline(Option<Scope>), Query, description = "Of this node, unless it says otherwise."),
+        ("scope" = inline(Option<Scope>), Query, description = "Of this node, or of all."),
         ("from" = Option<String>, Query, description = "Behind this cursor; 0: all."),
         ("until" = Option<String>, Query, description = "It ends at this time, or `now`."),
         ("samples" = Option<u64>, Query, maximum = 1000, description = "Requests shown a second."),

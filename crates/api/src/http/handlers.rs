@@ -16,8 +16,8 @@ use super::origin::foreign_origin;
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
 use super::{
-    cluster, cluster_version, console, events, keys, keyspaces, kv, linger, nodes, openapi,
-    preconditions, routes, txn,
+    cluster, cluster_version, console, dev, events, history, keys, keyspaces, kv, linger, nodes,
+    openapi, preconditions, routes, txn,
 };
 use crate::Status;
 
@@ -49,16 +49,21 @@ fn routes() -> Routes {
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
         .route("/v1/nodes", get(cluster::nodes))
-        .route("/v1/nodes/{node}/{action}", post(nodes::act))
+        .route("/v1/nodes/{node}/{action}", get(nodes::drain).post(nodes::act))
         .route("/v1/shards", get(cluster::shards))
         .route("/v1/shards/{shard}/split", post(cluster::split))
         .route("/v1/shards/{shard}/merge", post(cluster::merge))
         .route("/v1/level", get(cluster_version::show).post(cluster_version::raise))
         .route(EVENTS, get(events::show))
         .route("/v1/decisions", get(cluster::decisions))
+        .route("/v1/metrics", get(cluster::metrics))
+        .route("/v1/dev", get(dev::show))
+        .route("/v1/dev/nodes", post(dev::add))
+        .route("/v1/dev/nodes/{node}/{action}", post(dev::act))
         .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
         .route("/v1/keyspaces/{name}", keyspace)
         .route("/v1/keys/{keyspace}", get(keys::list))
+        .route("/v1/history/{*rest}", get(history::list))
         .route("/v1/route/{*rest}", get(routes::show))
         .route("/v1/kv/{*rest}", get(kv::get).put(kv::put).delete(kv::delete))
         .route("/v1/txn", post(txn::transact))
@@ -243,10 +248,13 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
         "There are / (the console), /openapi.json, /health/live, /health/ready, /metrics, \
          /v1/status, /v1/nodes, \
          /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, \
-         /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/events, /v1/keyspaces, \
+         /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/metrics, /v1/events, \
+         /v1/keyspaces, \
          /v1/keyspaces/{name}, /v1/keys/{keyspace}, /v1/kv/{keyspace}/{key}, \
-         /v1/route/{keyspace}/{key}, /v1/txn, /v1/txn/begin, /v1/txn/{id} and \
-         /v1/txn/{id}/commit.",
+         /v1/history/{keyspace}/{key}, /v1/route/{keyspace}/{key}, /v1/txn, /v1/txn/begin, \
+         /v1/txn/{id} and \
+         /v1/txn/{id}/commit; under `carillon dev` also /v1/dev, /v1/dev/nodes and \
+         /v1/dev/nodes/{node}/{start|stop|kill|pause|resume}.",
     )
 }
 
@@ -274,6 +282,7 @@ mod tests {
             *path = match *path {
                 "/v1/kv/{*rest}" => "/v1/kv/{keyspace}/{key}",
                 "/v1/route/{*rest}" => "/v1/route/{keyspace}/{key}",
+                "/v1/history/{*rest}" => "/v1/history/{keyspace}/{key}",
                 path => path,
             };
         }

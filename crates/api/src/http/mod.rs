@@ -81,8 +81,10 @@ mod cluster;
 mod cluster_version;
 pub mod console;
 mod context;
+mod dev;
 mod events;
 mod handlers;
+mod history;
 mod keys;
 mod keyspaces;
 mod kv;
@@ -100,6 +102,7 @@ mod stall;
 pub mod txn;
 mod uri;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use overlay::LookupChoice;
@@ -136,6 +139,8 @@ pub struct Options {
     pub room_timeout: Duration,
     /// Without a byte of a reply leaving.
     pub stall_timeout: Duration,
+    /// The socket of `carillon dev`, if that has started the node.
+    pub dev_control: Option<PathBuf>,
     /// Names this process in request ids: drawn when it started (SAFETY G10).
     pub incarnation: u64,
 }
@@ -154,6 +159,7 @@ impl Options {
             body_stall_timeout: BODY_STALL_TIMEOUT,
             room_timeout: ROOM_TIMEOUT,
             stall_timeout: Duration::from_secs(30),
+            dev_control: None,
             incarnation,
         }
     }

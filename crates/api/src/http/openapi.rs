@@ -23,7 +23,10 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Wire, kinds};
-use super::{cluster, cluster_version, events, handlers, keys, keyspaces, kv, nodes, routes, txn};
+use super::{
+    cluster, cluster_version, dev, events, handlers, history, keys, keyspaces, kv, nodes, routes,
+    txn,
+};
 
 /// Where the document is.
 pub const PATH: &str = "/openapi.json";
@@ -50,8 +53,7 @@ const PROBLEMS: &str = "x-problems";
 #[openapi(
     info(
         title = "Carillon",
-        description = "The HTTP API of a node. Any node takes any request, but for splits and \
-                       merges, which the shard's leader takes. Keys are any bytes, \
+        description = "The HTTP API of a node. Any node takes any request. Keys are any bytes, \
                        percent-encoded. docs/http.md explains it.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
@@ -63,6 +65,7 @@ const PROBLEMS: &str = "x-problems";
         (name = "shards", description = "Parts of keyspaces."),
         (name = "nodes", description = "The members of the cluster."),
         (name = "health", description = "One node."),
+        (name = "dev", description = "Nodes of `carillon dev`."),
     ),
     paths(
         handlers::live,
@@ -78,6 +81,12 @@ const PROBLEMS: &str = "x-problems";
         cluster_version::raise,
         events::show,
         cluster::decisions,
+        cluster::metrics,
+        nodes::drain,
+        dev::show,
+        dev::add,
+        dev::act,
+        history::list,
         keyspaces::list,
         keyspaces::create,
         keyspaces::one,

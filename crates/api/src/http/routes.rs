@@ -116,6 +116,7 @@ mod tests {
             leader: None,
             hops: 300,
             messages: Some(301),
+            begins_at: Some(2),
             micros: 9,
             failure: None,
             steps: Vec::new(),

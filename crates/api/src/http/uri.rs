@@ -106,6 +106,22 @@ pub fn number(name: &str, text: &str) -> Result<u64, Problem> {
     })
 }
 
+/// `true` or `false`, if it is given.
+///
+/// # Errors
+/// If it is another word.
+pub fn yes_or_no(name: &str, text: Option<String>) -> Result<Option<bool>, Problem> {
+    match text.as_deref() {
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(other) => {
+            let why = format!("{name} is '{other}': it has to be true or false");
+            Err(Problem::bad_request(why))
+        }
+    }
+}
+
 /// Milliseconds since 1970 at the beginning of 2000 and of 2200: no timestamp of a node is so small
 /// a number, but times that lack their unit are.
 const LIKELY_MILLIS: Range<u64> = 946_684_800_000..7_258_118_400_000;

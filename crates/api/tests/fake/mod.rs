@@ -186,6 +186,7 @@ impl NodeService for Fake {
                 leader: is_found.then(|| "00000000000000aa".into()),
                 hops: steps.len() as u32,
                 messages: Some(2 * steps.len() as u32),
+                begins_at: way.kind.strategy().map(|_| 3),
                 micros: 41,
                 failure: (!is_found).then(|| "no file".into()),
                 steps,
@@ -347,6 +348,7 @@ impl NodeService for Fake {
             requests_per_second: 0,
             slow_disk: false,
             joined_at_ms: START_MILLIS + id,
+            drain_rate: None,
         };
         let states = [NodeState::Up, NodeState::Suspected, NodeState::Down];
         let nodes = (1..).zip(states).map(|(id, state)| node(id, state)).collect();
@@ -473,6 +475,26 @@ impl NodeService for Fake {
         done(Ok(KeysPage { keys, next }));
     }
 
+    fn history(&self, keyspace: &str, key: Bytes, asked: HistoryQuery, done: Done<History>) {
+        let state = self.state.lock().unwrap();
+        let Some((_, keys)) = state.keyspaces.get(keyspace) else {
+            return done(Err(ApiError::NoKeyspace { name: keyspace.into() }));
+        };
+        let at = asked.at(Timestamp::from_millis(START_MILLIS + state.writes));
+        let versions = keys.get(&key).into_iter().flatten().rev();
+        let mut versions = versions.filter(|(timestamp, _)| *timestamp <= at);
+        let change = |(timestamp, value): &(Timestamp, Option<(Bytes, Option<u64>)>)| {
+            let timestamp = *timestamp;
+            match value.clone() {
+                Some((value, expires_at_ms)) => KeyChange::Put { value, timestamp, expires_at_ms },
+                None => KeyChange::Deleted { timestamp },
+            }
+        };
+        let writes: Vec<KeyChange> = versions.by_ref().take(asked.limit).map(change).collect();
+        let safe_point = Timestamp::from_millis(START_MILLIS);
+        done(Ok(History::new(writes, versions.next().is_some(), safe_point, at)));
+    }
+
     fn watch(
         &self,
         asked: &events::WatchRequest,
@@ -498,8 +520,9 @@ impl NodeService for Fake {
             came: if dry { DecisionOutcomeStatus::Dry } else { DecisionOutcomeStatus::HandedOn },
             took_ms: None,
             waits: None,
+            by: None,
         };
-        Decisions { balances: false, decisions: vec![decided] }
+        Decisions { balances: false, decisions: vec![decided], silent: Vec::new() }
     }
 
     fn shards(&self, asked: &ShardsQuery<'_>) -> Result<Shards, ApiError> {
@@ -546,6 +569,8 @@ impl NodeService for Fake {
             lagging: vec![2],
             voters: 2,
             changing: true,
+            load: None,
+            told_by: None,
         };
         let shards = (0..2).filter(|id| keyspace.is_none() || *id > 0).map(shard);
         Ok(Shards::page(self.health(), shards, asked))

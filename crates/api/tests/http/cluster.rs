@@ -42,12 +42,33 @@ fn nodes_and_shards_are_told_with_the_verdict() {
     assert_eq!(decided["decisions"][0]["came"], "handed-on");
     assert_eq!(json("/v1/decisions?dry=false"), decided);
     assert_eq!(json("/v1/decisions?dry=true")["decisions"][0]["came"], "dry");
-    for bad in ["dry=maybe", "dry", "wet=true"] {
+    for path in ["/v1/decisions", "/v1/shards"] {
+        let of_cluster = json(&format!("{path}?scope=cluster"));
+        assert_eq!(of_cluster, json(&format!("{path}?scope=node")), "there is one node");
+        assert_eq!(of_cluster["silent"], serde_json::json!([]));
+    }
+    for bad in ["dry=maybe", "dry", "wet=true", "scope=world", "scope"] {
         let bad = ask(&server, "GET", &format!("/v1/decisions?{bad}"), b"");
         assert_eq!((bad.status, bad.problem().as_str()), (400, "bad-request"));
     }
     let bad = ask(&server, "GET", "/v1/nodes?all", b"");
     assert_eq!((bad.status, bad.problem().as_str()), (400, "bad-request"));
+}
+
+#[test]
+fn metrics_are_shown_as_json() {
+    let server = serve(options());
+    assert_eq!(ask(&server, "PUT", "/v1/kv/0/k", b"v").status, 204);
+    for scope in ["", "?scope=node", "?scope=cluster"] {
+        let reply = ask(&server, "GET", &format!("/v1/metrics{scope}"), b"");
+        let found: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!(found["nodes"][0]["numbers"]["writes_total"], 1.0, "{found}");
+        assert_eq!(found["silent"], serde_json::json!([]));
+    }
+    for bad in ["scope=world", "names=x"] {
+        let bad = ask(&server, "GET", &format!("/v1/metrics?{bad}"), b"");
+        assert_eq!((bad.status, bad.problem().as_str()), (400, "bad-request"));
+    }
 }
 
 #[test]
@@ -172,6 +193,6 @@ fn admin_state_of_nodes_is_changed_by_http() {
     assert_eq!((page.status, page.problem().as_str()), (415, "not-json"));
     let more = ask_json(&server, "POST", "/v1/nodes/n1/uncordon", "{\"force\": true}");
     assert_eq!((more.status, more.problem().as_str()), (400, "bad-request"));
-    assert_eq!(ask(&server, "GET", "/v1/nodes/n1/drain", b"").problem(), "unknown-method");
+    assert_eq!(ask(&server, "PUT", "/v1/nodes/n1/drain", b"").problem(), "unknown-method");
     assert_eq!(admin_state(0), "draining");
 }

@@ -16,8 +16,14 @@ const FOLLOW: f64 = 0.25;
 pub struct ShardLoad {
     /// Noted since the last look.
     noted: u32,
+    /// Of these, writes, and the bytes that they bring.
+    noted_writes: u32,
+    noted_bytes: u64,
     /// Requests a second.
     rate: f64,
+    /// Writes a second, and their bytes.
+    writes: f64,
+    bytes: f64,
     /// Since when it sees what is noted.
     finder: Option<(u64, SplitPointFinder)>,
     /// Why the shard stays whole although it is asked too often.
@@ -33,6 +39,12 @@ impl ShardLoad {
         }
     }
 
+    /// The last one that was noted was a write of so many bytes.
+    pub fn is_write(&mut self, bytes: usize) {
+        self.noted_writes = self.noted_writes.saturating_add(1);
+        self.noted_bytes = self.noted_bytes.saturating_add(bytes as u64);
+    }
+
     /// At `now_ms`, which is `elapsed_ms` after the last look: where the shard is to be cut, if it
     /// is. `seed` decides what the next finder keeps.
     pub fn look(
@@ -42,9 +54,11 @@ impl ShardLoad {
         rate_max: u64,
         seed: u64,
     ) -> Option<Box<[u8]>> {
-        let noted = f64::from(std::mem::take(&mut self.noted)) * f64::from(GAP);
-        let counted = noted * 1_000.0 / elapsed_ms.max(1) as f64;
-        self.rate += (counted - self.rate) * FOLLOW;
+        let a_second = f64::from(GAP) * 1_000.0 / elapsed_ms.max(1) as f64;
+        let follow = |rate: &mut f64, noted: f64| *rate += (noted * a_second - *rate) * FOLLOW;
+        follow(&mut self.rate, std::mem::take(&mut self.noted).into());
+        follow(&mut self.writes, std::mem::take(&mut self.noted_writes).into());
+        follow(&mut self.bytes, std::mem::take(&mut self.noted_bytes) as f64);
         if self.rate <= rate_max as f64 {
             (self.finder, self.whole) = (None, None);
             return None;
@@ -76,6 +90,16 @@ impl ShardLoad {
     /// Requests a second.
     pub fn rate(&self) -> f64 {
         self.rate
+    }
+
+    /// Writes a second.
+    pub fn writes(&self) -> f64 {
+        self.writes
+    }
+
+    /// Bytes that writes bring, a second.
+    pub fn written_bytes(&self) -> f64 {
+        self.bytes
     }
 
     /// Why the shard does not split although its request rate is too high, if known:
@@ -117,10 +141,25 @@ mod tests {
             second(&mut record, now, 10, || 1);
         }
         assert!((record.rate() - 640.0).abs() < 5.0, "{}", record.rate());
+        assert_eq!((record.writes(), record.written_bytes()), (0.0, 0.0), "all were reads");
         for now in 20..60 {
             second(&mut record, now, 0, || 1);
         }
         assert!(record.is_idle());
+    }
+
+    #[test]
+    fn writes_and_their_bytes_are_apart() {
+        let mut record = ShardLoad::default();
+        for now in 0..40 {
+            for bytes in [100, 300] {
+                record.add(&[1], Some(&[1]));
+                record.is_write(bytes);
+            }
+            second(&mut record, now, 3, || 1);
+        }
+        let found = [record.rate(), record.writes(), record.written_bytes()].map(f64::round);
+        assert_eq!(found, [320.0, 128.0, 25_600.0]);
     }
 
     #[test]

@@ -4,15 +4,16 @@
 //! which then asks every node once to stop. The kernel kills each node when the thread that started
 //! it ends, however it ends: that thread is the program's first, so no node is left behind.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
+use server::config::DEV_VARIABLE;
+
 use super::log::Log;
 use super::node_output::{self, NodeOutput};
-use super::plan::NodePlan;
 
 /// A node's process.
 pub struct Child {
@@ -22,20 +23,21 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts a node, whose lines go to a log and, with a prefix, to standard error. Call it from
-    /// the program's first thread.
+    /// Starts a node with these words, whose lines go to a log and, with a prefix, to standard error.
+    /// Its page can ask at `control` for the nodes. Call it from the program's first thread.
     ///
     /// # Errors
     /// If there is no such program, or no room for a process.
     pub fn start(
         program: &Path,
-        node: &NodePlan,
+        words: &[OsString],
+        control: &Path,
         log: Log,
         prefix: Option<String>,
     ) -> io::Result<Self> {
         let parent = std::process::id();
         let mut command = Command::new(program);
-        command.args(node.arguments.iter().map(AsRef::<OsStr>::as_ref));
+        command.args(words).env(DEV_VARIABLE, control);
         // Which nodes there are is decided here; everything else may come from the environment.
         command.env_remove("CARILLON_JOIN").env_remove("CARILLON_ADVERTISE");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
@@ -82,6 +84,16 @@ impl Child {
     /// Asks it to stop; a paused process (SIGSTOP) is resumed so that it can.
     pub fn ask_to_stop(&self) {
         self.signal(libc::SIGTERM);
+        self.signal(libc::SIGCONT);
+    }
+
+    /// Has it stand still.
+    pub fn pause(&self) {
+        self.signal(libc::SIGSTOP);
+    }
+
+    /// Has it go on.
+    pub fn resume(&self) {
         self.signal(libc::SIGCONT);
     }
 

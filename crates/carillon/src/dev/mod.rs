@@ -16,10 +16,16 @@
 //! without it; the message holds the command that starts it again. No data is ever deleted: a
 //! directory that has data is resumed.
 //!
+//! While it runs, nodes are started, stopped, killed and added on request ([`control`]): from another
+//! terminal ([`ctl`]), or from the page that a node serves.
+//!
 //! It knows nothing of the nodes' protocol: flags make the nodes a cluster ([`plan`]).
 
 mod children;
+mod control;
+mod ctl;
 mod log;
+mod members;
 mod node_output;
 mod plan;
 mod preflight;
@@ -28,10 +34,11 @@ use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitStatus;
-use std::thread::sleep;
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use api::dev::{DevAction, DevRefusalKind};
 use clap::Args;
 use client::http::Client;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
@@ -40,7 +47,9 @@ use signal_hook::iterator::Signals;
 use crate::exit::Exit;
 use crate::output;
 use children::Child;
-use log::Log;
+use control::{Control, ControlRequest, refusal};
+use ctl::DevCommand;
+use members::{EndedNode, Member, Members};
 use plan::{BASE_PORT, BASE_PORT_MAX, DevOptions, NODES_MAX, NodePlan};
 
 /// Nodes of a new directory.
@@ -73,12 +82,21 @@ Examples:
   carillon dev --resp-mode cluster            for cluster clients of Redis
   carillon dev -- --durability interval       a setting for every node
   carillon dev --verbose                      the nodes' logs in the terminal as well
-  carillon dev --print                        the command lines, to start nodes one by one";
+  carillon dev --print                        the command lines, to start nodes one by one
+
+While it runs, from another terminal:
+  carillon dev list                           the nodes, and what their processes do
+  carillon dev kill node-2                    kill -9; also stop, pause, resume
+  carillon dev start node-2                   again, from its data
+  carillon dev add --set domain=rack-2        one more node, with a setting";
 
 /// `carillon dev`
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(subcommand_value_name = "COMMAND", subcommand_help_heading = "While it runs")]
 pub struct DevArgs {
+    #[command(subcommand)]
+    command: Option<DevCommand>,
     /// Number of nodes. Unless given: as many as DIR has, or three.
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=NODES_MAX as i64))]
@@ -142,6 +160,9 @@ enum DevError {
 
 /// Runs a cluster until it is asked to stop.
 pub fn dev(args: &DevArgs) -> Exit {
+    if let Some(command) = &args.command {
+        return ctl::run(command);
+    }
     match try_dev(args) {
         Ok(exit) => exit,
         Err(error) => {
@@ -180,51 +201,64 @@ fn try_dev(args: &DevArgs) -> Result<Exit, DevError> {
     }
     preflight::ports_are_free(&nodes)?;
     preflight::prepare(&wish.dir)?;
-    Cluster::start(program, nodes, args.verbose)?.run()
+    Cluster::start(wish, program, nodes, args.verbose)?.run()
 }
 
-/// Nodes, and their processes in the same order.
+/// What the main thread is woken by.
+pub enum Wake {
+    /// A signal has come.
+    Signal(i32),
+    /// Something is asked for.
+    Control(ControlRequest),
+    /// A process of a node serves.
+    Serves {
+        /// The node's number.
+        number: usize,
+        /// The process.
+        pid: u32,
+    },
+    /// Something was asked for a moment ago, for a process of a node.
+    Act {
+        /// The node's number.
+        number: usize,
+        /// The process.
+        pid: u32,
+        /// What.
+        action: DevAction,
+    },
+}
+
+/// The nodes, and what wakes this thread, which has started them.
 struct Cluster {
-    program: PathBuf,
-    nodes: Vec<NodePlan>,
-    children: Vec<Child>,
-    signals: Signals,
-    /// Whether the nodes' logs are printed.
-    verbose: bool,
-}
-
-/// A node that has ended.
-struct EndedNode {
-    node: NodePlan,
-    status: ExitStatus,
-    /// The end of its log, unless that was printed, and where the log is.
-    text: String,
+    members: Members,
+    woken: Receiver<Wake>,
+    _control: Control,
 }
 
 impl Cluster {
-    fn start(program: PathBuf, nodes: Vec<NodePlan>, verbose: bool) -> Result<Self, DevError> {
+    fn start(
+        wish: DevOptions,
+        program: PathBuf,
+        nodes: Vec<NodePlan>,
+        verbose: bool,
+    ) -> Result<Self, DevError> {
         let failed = |what: &str, source| DevError::System { what: what.to_owned(), source };
+        let (wake, woken) = mpsc::channel();
         // Before the first child, so that no end of one is missed.
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD]);
-        let signals = signals.map_err(|source| failed("the handler of signals", source))?;
-        let begun = nodes.iter().map(|node| {
-            let path = node.log();
-            Log::begin(&path).map_err(|source| DevError::Directory { path, source })
-        });
-        let logs = begun.collect::<Result<Vec<Log>, DevError>>()?;
-        let mut cluster = Self { program, nodes, children: Vec::new(), signals, verbose };
-        let width = cluster.nodes.iter().map(|node| node.name().len()).max().unwrap_or(0);
-        for (node, log) in cluster.nodes.iter().zip(logs) {
-            let prefix = verbose.then(|| node_output::prefix(node.number, width));
-            match Child::start(&cluster.program, node, log, prefix) {
-                Ok(child) => cluster.children.push(child),
-                Err(source) => {
-                    cluster.children.iter().for_each(Child::kill);
-                    return Err(failed(&node.name(), source));
-                }
-            }
-        }
-        Ok(cluster)
+        let mut signals = signals.map_err(|source| failed("the handler of signals", source))?;
+        let of_signals = wake.clone();
+        let pass_on = move || {
+            let mut all = signals.forever();
+            all.any(|signal| of_signals.send(Wake::Signal(signal)).is_err());
+        };
+        let thread = thread::Builder::new().name("signals".into()).spawn(pass_on);
+        thread.map_err(|source| failed("the thread of signals", source))?;
+        let control = Control::listen(&wish.dir, wake.clone());
+        let control = control.map_err(|source| failed("the control socket", source))?;
+        let mut members = Members::new(wish, program, verbose, wake);
+        members.start_all(nodes)?;
+        Ok(Self { members, woken, _control: control })
     }
 
     fn run(&mut self) -> Result<Exit, DevError> {
@@ -238,65 +272,74 @@ impl Cluster {
         }
         output::raw(self.welcome().as_bytes());
         loop {
-            let asked = self.signals.wait().any(|signal| signal != SIGCHLD);
-            for EndedNode { node, status, text } in self.ended() {
+            let woken = self.woken.recv().expect("the thread of signals does not end");
+            let is_asked_to_end = self.take(woken);
+            for EndedNode { node, status, is_asked, command, text } in self.members.ended() {
                 let (name, how) = (node.name(), children::how(status));
-                let line = node.command_line(&self.program);
+                if is_asked {
+                    output::note(&format!("{name} ended {how}, as asked for"));
+                    continue;
+                }
                 output::complain(&format!(
-                    "{name} ended {how}. {text}\nThe other nodes run on; to start it again: {line}"
+                    "{name} ended {how}. {text}\nThe other nodes run on; to start it again: {command}"
                 ));
             }
-            if asked {
+            if is_asked_to_end {
                 return Ok(self.stop());
             }
-            if self.children.iter().all(|child| !child.runs()) {
+            if self.members.have_all_failed() {
                 output::complain("all nodes have ended");
                 return Ok(self.stop_with(Exit::Refused));
             }
         }
     }
 
+    /// Does what this thread was woken for; whether the run is to end.
+    fn take(&mut self, woken: Wake) -> bool {
+        match woken {
+            Wake::Signal(signal) => return signal != SIGCHLD,
+            Wake::Control(ControlRequest { request, pid, reply }) => {
+                // If it has gone, it does not wait.
+                let _gone = reply.send(self.members.handle(request, pid));
+            }
+            Wake::Serves { number, pid } => self.members.served(number, pid),
+            Wake::Act { number, pid, action } => self.members.act_later(number, pid, action),
+        }
+        false
+    }
+
     /// Waits until all nodes are ready. False if a signal asks for the end before that.
     fn wait_until_ready(&mut self) -> Result<bool, DevError> {
         let begun = Instant::now();
-        let mut ready = vec![false; self.nodes.len()];
         let mut has_said = false;
-        while ready.contains(&false) {
-            if self.signals.pending().any(|signal| signal != SIGCHLD) {
-                return Ok(false);
+        loop {
+            while let Ok(woken) = self.woken.try_recv() {
+                if self.take(woken) {
+                    return Ok(false);
+                }
             }
-            if let Some(EndedNode { node, status, text }) = self.ended().into_iter().next() {
-                let (how, line) = (children::how(status), node.command_line(&self.program));
+            let failed = self.members.ended().into_iter().find(|ended| !ended.is_asked);
+            if let Some(EndedNode { node, status, command: line, text, .. }) = failed {
+                let how = children::how(status);
                 return Err(DevError::NotReady { node: node.name(), how, text, line });
             }
-            for (node, ready) in self.nodes.iter().zip(&mut ready).filter(|(_, ready)| !**ready) {
-                *ready = is_ready(node);
+            let waiting = self.members.unready();
+            if waiting.is_empty() {
+                return Ok(true);
+            }
+            for (node, pid) in &waiting {
+                if is_ready(node) {
+                    self.members.served(node.number, *pid);
+                }
             }
             if begun.elapsed() > REPORT_AFTER && !has_said {
                 has_said = true;
-                let late = self.nodes.iter().zip(&ready).filter(|(_, ready)| !**ready);
-                let late: Vec<String> = late.map(|(node, _)| node.name()).collect();
+                let late: Vec<String> = waiting.iter().map(|(node, _)| node.name()).collect();
                 let late = late.join(", ");
                 output::note(&format!("still waiting for {late}; its log: {}", self.logs()));
             }
             sleep(LOOK_EVERY);
         }
-        Ok(true)
-    }
-
-    /// The nodes that have ended since the last call, and how.
-    fn ended(&mut self) -> Vec<EndedNode> {
-        let both = self.nodes.iter().zip(&mut self.children);
-        let ended = both.filter_map(|(node, child)| {
-            let status = child.ended_now()?;
-            let (lines, path) = (child.last_lines(), node.log().display().to_string());
-            let text = match self.verbose || lines.is_empty() {
-                true => format!("Its log: {path}"),
-                false => format!("The last lines of {path}:\n  {}", lines.join("\n  ")),
-            };
-            Some(EndedNode { node: node.clone(), status, text })
-        });
-        ended.collect()
     }
 
     fn stop(&mut self) -> Exit {
@@ -305,24 +348,33 @@ impl Cluster {
 
     /// Asks all nodes to stop and waits for them. A second signal kills them at once.
     fn stop_with(&mut self, exit: Exit) -> Exit {
-        if self.children.iter().any(Child::runs) {
+        let children = || self.members.all.iter().map(|member| &member.child);
+        if children().any(Child::runs) {
             output::note("stopping the nodes; Ctrl-C once more ends them at once");
         }
-        self.children.iter().for_each(Child::ask_to_stop);
+        children().for_each(Child::ask_to_stop);
         let mut patient = true;
         loop {
-            for EndedNode { node, status, text } in self.ended() {
+            for EndedNode { node, status, text, .. } in self.members.ended() {
                 if patient && !status.success() {
                     let (name, how) = (node.name(), children::how(status));
                     output::complain(&format!("{name} ended {how} when asked to stop. {text}"));
                 }
             }
-            if self.children.iter().all(|child| !child.runs()) {
+            let children = || self.members.all.iter().map(|member| &member.child);
+            if children().all(|child| !child.runs()) {
                 break;
             }
-            if self.signals.wait().any(|signal| signal != SIGCHLD) {
-                patient = false;
-                self.children.iter().for_each(Child::kill);
+            match self.woken.recv().expect("the thread of signals does not end") {
+                Wake::Signal(signal) if signal != SIGCHLD => {
+                    patient = false;
+                    children().for_each(Child::kill);
+                }
+                Wake::Control(ControlRequest { reply, .. }) => {
+                    let ending = refusal(DevRefusalKind::Ending, "carillon dev is ending");
+                    let _gone = reply.send(ending);
+                }
+                _ => {}
             }
         }
         exit
@@ -330,12 +382,12 @@ impl Cluster {
 
     /// Where the logs are, as a pattern for a shell.
     fn logs(&self) -> String {
-        self.nodes[0].dir.with_file_name("node-*.log").display().to_string()
+        self.members.all[0].node.dir.with_file_name("node-*.log").display().to_string()
     }
 
     /// The greeting: addresses of the nodes, and commands to try.
     fn welcome(&self) -> String {
-        let rows = self.nodes.iter().zip(&self.children).map(|(node, child)| {
+        let rows = self.members.all.iter().map(|Member { node, child, .. }| {
             let [resp, native, http, peer] = node.listeners().map(|(_, at)| at.to_string());
             let dir = node.dir.display().to_string();
             vec![node.name(), resp, http, native, peer, child.pid().to_string(), dir]
@@ -356,17 +408,20 @@ impl Cluster {
     }
 
     fn first_steps(&self) -> String {
-        let (first, last) = (&self.nodes[0], &self.nodes[self.nodes.len() - 1]);
+        let all = &self.members.all;
+        let (first, last) = (&all[0].node, &all[all.len() - 1].node);
         let mut steps = vec![
             (format!("redis-cli -p {} set greeting hello", first.resp.port()), "any node answers"),
             (format!("redis-cli -p {} get greeting", last.resp.port()), ""),
             (format!("carillon status --http {}", last.http), "a node's state, and health"),
             (format!("http://{}/", first.http), "the console, in a browser; at every node"),
         ];
-        if plan::replicas(self.nodes.len()) > 1 {
-            let pid = self.children[0].pid();
+        if plan::replicas(all.len()) > 1 {
+            let pid = all[0].child.pid();
             steps.push((format!("kill -9 {pid}"), "the other nodes serve"));
         }
+        let dir = plan::quoted(&self.members.dir().to_string_lossy());
+        steps.push((format!("carillon dev add --dir {dir}"), "one more node; see also dev --help"));
         let width = steps.iter().map(|(step, _)| step.len()).max().unwrap_or(0);
         let line = |(step, why): (String, &str)| format!("  {step:<width$}   {why}");
         steps.into_iter().map(|step| line(step).trim_end().to_owned() + "\n").collect()

@@ -10,7 +10,7 @@ use crate::output;
 /// Longest piece of a line that is held in memory; a longer line comes in pieces.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Lines that are remembered, to be shown when a node has ended.
-const LAST_LINES: usize = 5;
+const LAST_LINES: usize = 20;
 /// Of the speakers, in turn: cyan, yellow, green, magenta, blue, red.
 const COLOURS: [&str; 6] = ["\x1b[36m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[34m", "\x1b[31m"];
 

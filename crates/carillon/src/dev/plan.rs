@@ -113,7 +113,8 @@ pub fn nodes(wish: &DevOptions) -> Vec<NodePlan> {
     (1..=wish.nodes).map(|number| node(wish, number)).collect()
 }
 
-fn node(wish: &DevOptions, number: usize) -> NodePlan {
+/// One node of a wish, or one that is added to them.
+pub fn node(wish: &DevOptions, number: usize) -> NodePlan {
     let at = |port: u16, number: usize| {
         let port = u32::from(port) + u32::from(wish.base_port) - u32::from(BASE_PORT);
         let port = u16::try_from(port + number as u32 - 1).expect("base ports are bounded");
@@ -140,7 +141,7 @@ fn node(wish: &DevOptions, number: usize) -> NodePlan {
     if !wish.memory_is_set && !wish.flags.iter().any(|word| is_flag(word, "memory-max")) {
         flag("memory-max", format!("{}%", MEMORY_PERCENT / wish.nodes));
     }
-    let others = (1..=wish.nodes).filter(|other| *other != number);
+    let others = (1..=wish.nodes.max(number)).filter(|other| *other != number);
     let others: Vec<String> = others.map(|other| at(PEER, other).to_string()).collect();
     for (name, value) in cluster_flags(wish, &node, &others) {
         node.arguments.extend([OsString::from(format!("--{name}")), value]);
@@ -240,6 +241,15 @@ mod tests {
         let wiped = line(&DevOptions { used: vec![2, 3], ..wish.clone() }, 1);
         assert!(wiped.ends_with("--join 127.0.0.1:7601,127.0.0.1:7602"), "{wiped}");
         assert!(!line(&DevOptions { used: vec![1, 2, 3], ..wish }, 1).contains("--join"));
+    }
+
+    #[test]
+    fn added_node_joins_all_others() {
+        let added = node(&wish(2), 4);
+        assert_eq!(added.listeners().map(|(_, at)| at.port()), [6382, 7403, 7483, 7603]);
+        let line = added.command_line(Path::new("carillon"));
+        assert!(line.ends_with("--join 127.0.0.1:7600,127.0.0.1:7601,127.0.0.1:7602"), "{line}");
+        assert!(line.contains("--replicas 1 ") && line.contains("--memory-max 30%"), "{line}");
     }
 
     #[test]

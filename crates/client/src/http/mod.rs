@@ -166,6 +166,25 @@ impl Client {
         }
     }
 
+    /// The changes of a key before a time, or up to now, the newest first. Later versions may add
+    /// fields.
+    ///
+    /// # Errors
+    /// Nothing was changed in any case.
+    pub fn history(
+        &self,
+        keyspace: &str,
+        key: &[u8],
+        limit: u64,
+        before: Option<&str>,
+    ) -> Result<serde_json::Value, ClientError> {
+        let (keyspace, key) = (encode(keyspace.as_bytes()), encode(key));
+        let before = before.map(|time| format!("&before={}", encode(time.as_bytes())));
+        let before = before.unwrap_or_default();
+        let path = format!("/v1/history/{keyspace}/{key}?limit={limit}{before}");
+        self.json(&self.ask(Request::get(&path))?)
+    }
+
     /// Gives a key a value; `false` if the condition of `options` did not hold.
     ///
     /// # Errors
@@ -278,7 +297,7 @@ impl Client {
         self.json(&self.ask(request)?)
     }
 
-    /// Splits a shard at this slot or key, or in its middle; the node has to lead it. Returns how
+    /// Splits a shard at this slot or key, or in its middle. Returns how
     /// it will be split: the split is then in the shard's log soon.
     ///
     /// # Errors
@@ -291,7 +310,7 @@ impl Client {
         self.json(&self.ask(request)?)
     }
 
-    /// Merges a shard with its right neighbour, if the node leads it. Returns which that is, and
+    /// Merges a shard with its right neighbour. Returns which that is, and
     /// whether its replicas move first.
     ///
     /// # Errors

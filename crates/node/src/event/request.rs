@@ -51,6 +51,8 @@ pub struct Trace {
     pub hops: u32,
     /// Messages between nodes; known only of a route that was traced to its end.
     pub messages: Option<u32>,
+    /// The shard whose table it was begun with, if it was traced and that is one of this node.
+    pub begins_at: Option<ShardId>,
     /// The moves, if it was traced: the first [`overlay::request::TRAIL_MAX`].
     pub steps: Vec<TraceStep>,
     /// From the beginning to the end.

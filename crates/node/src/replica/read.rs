@@ -29,7 +29,7 @@ use replication::BootNanos;
 use storage::engine::{MemoryEngine, ReadResult, Version};
 
 use crate::replica::state::ShardState;
-use crate::routing::fetch::FetchedData;
+use crate::routing::fetch::{self, FetchedData, History};
 use crate::routing::route::Route;
 use command::{self, ObservedVersion, Read, Sink};
 
@@ -461,20 +461,44 @@ pub fn read_at<R>(
     at: Timestamp,
     use_it: impl FnOnce(ReadResult<'_>) -> R,
 ) -> Result<R, PastReadError> {
+    past(route, key, at, |engine| {
+        let safe_point = engine.safe_point();
+        match at < safe_point {
+            true => Err(PastReadError::BelowSafePoint { safe_point }),
+            false => Ok(use_it(engine.at(&route.key(key), at))),
+        }
+    })
+}
+
+/// The changes of a key up to a time, as [`read_at`]; of a time below the safe point none.
+///
+/// # Errors
+/// [`PastReadError`], but for its safe point.
+pub fn history(
+    route: &Route,
+    key: &[u8],
+    at: Timestamp,
+    changes_max: usize,
+) -> Result<History, PastReadError> {
+    past(route, key, at, |engine| Ok(fetch::history(engine, key, at, changes_max)))
+}
+
+fn past<R>(
+    route: &Route,
+    key: &[u8],
+    at: Timestamp,
+    read: impl FnOnce(&MemoryEngine) -> Result<R, PastReadError>,
+) -> Result<R, PastReadError> {
     let key = route.key(key);
     let state = route.views[route.place(&key)].read();
     if !state.owns(&key) {
         return Err(PastReadError::Moved);
     }
     let engine = state.engine().expect("routes lead to shards of keys");
-    let safe_point = engine.safe_point();
-    if at < safe_point {
-        return Err(PastReadError::BelowSafePoint { safe_point });
-    }
-    if state.locks.hides_at(key.bytes, at) {
+    if at >= engine.safe_point() && state.locks.hides_at(key.bytes, at) {
         return Err(PastReadError::Locked { released: state.locks.released() });
     }
-    Ok(use_it(engine.at(&key, at)))
+    read(engine)
 }
 
 fn lock(

@@ -75,8 +75,9 @@ impl Asker {
     /// that they look at has expired since.
     fn is_of_a_time(&self) -> bool {
         match self {
-            Asker::Local { .. } | Asker::Fetch { want: FetchRequest::At { .. }, .. } => true,
-            Asker::Fetch { .. } | Asker::Find { .. } | Asker::Remote { .. } => false,
+            Asker::Local { .. } => true,
+            Asker::Fetch { want, .. } => want.past_time().is_some(),
+            Asker::Find { .. } | Asker::Remote { .. } => false,
         }
     }
 

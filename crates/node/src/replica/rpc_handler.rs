@@ -172,7 +172,7 @@ impl Replica {
             return effects.rpcs.push((from, rpc));
         }
         let state = self.state.read();
-        let is_far = matches!(want, FetchRequest::At { at, .. } if !is_near(at, clock));
+        let is_far = want.past_time().is_some_and(|at| !is_near(at, clock));
         if !self.group.is_leader() || !fetch::is_owned(&state, &want) || is_far {
             drop(state);
             return self.reply_not_leader(from, RpcRequestId::Fetch { number }, effects);
@@ -180,7 +180,7 @@ impl Replica {
         // Its own time, not the asker's: so no clock is drawn ahead by another (SAFETY G12), and
         // what is said to have expired here stays so.
         let time = clock.now().max(self.serving.floor());
-        let is_past = matches!(want, FetchRequest::At { .. });
+        let is_past = want.past_time().is_some();
         let reserves = want.reserves_from_everyone().is_some();
         let read = want.keys_read();
         if self.leads() {
@@ -202,7 +202,7 @@ impl Replica {
             return effects.rpcs.push((from, rpc));
         }
         drop(state);
-        let at = if let FetchRequest::At { at, .. } = want { at } else { time };
+        let at = want.past_time().unwrap_or(time);
         // It asks again what waits here.
         if !self.is_waiting(from, number) {
             self.read(at, ReadAsker::Fetch { node: from, number, want }, now);

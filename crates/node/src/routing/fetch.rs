@@ -44,7 +44,7 @@ mod fetched;
 mod find;
 
 pub use fetched::FetchedData;
-pub(crate) use find::{find, is_owned};
+pub(crate) use find::{find, history, is_owned};
 
 /// Bytes of keys and values beyond which an answer is cut; one value may be larger.
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -72,6 +72,15 @@ pub enum FetchRequest {
         key: Box<[u8]>,
         /// The time.
         at: Timestamp,
+    },
+    /// The changes of a key up to a time, the newest first.
+    History {
+        /// The key.
+        key: Box<[u8]>,
+        /// The time.
+        at: Timestamp,
+        /// At most so many.
+        changes_max: u64,
     },
     /// The catalogue, of the system shard, if it is not as of this index.
     Catalogue {
@@ -156,6 +165,26 @@ pub enum PastValue {
     BelowSafePoint(Timestamp),
 }
 
+/// A change of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeldChange {
+    /// It was given a value.
+    Put(HeldVersion),
+    /// It was deleted.
+    Deleted(Timestamp),
+}
+
+/// What has become of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// Its changes, the newest first.
+    pub changes: Vec<HeldChange>,
+    /// Whether there are more behind them.
+    pub has_more: bool,
+    /// Earlier changes than the last one at or below this time are forgotten.
+    pub safe_point: Timestamp,
+}
+
 /// The result of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchResult {
@@ -164,6 +193,8 @@ pub enum FetchResult {
     Versions(Vec<Result<HeldVersion, Timestamp>>),
     /// Of a key at a past time.
     Then(PastValue),
+    /// What has become of a key up to a past time.
+    History(History),
     /// The catalogue as of an index, encoded; `None`: it is known already.
     Catalogue {
         /// Its index.
@@ -236,6 +267,14 @@ impl FetchRequest {
         }
     }
 
+    /// The past time that is asked about, if one is.
+    pub(crate) fn past_time(&self) -> Option<Timestamp> {
+        match self {
+            FetchRequest::At { at, .. } | FetchRequest::History { at, .. } => Some(*at),
+            _ => None,
+        }
+    }
+
     /// Whether its asker is about to change the keys.
     pub(crate) fn is_reserving(&self) -> bool {
         matches!(self, FetchRequest::Keys { reserving: Some(_), .. })
@@ -251,7 +290,7 @@ impl FetchRequest {
             FetchRequest::Keys { keys, .. } | FetchRequest::Track { keys, .. } => {
                 keys.iter().map(|key| key.len() + 4).sum()
             }
-            FetchRequest::At { key, .. } => key.len(),
+            FetchRequest::At { key, .. } | FetchRequest::History { key, .. } => key.len(),
             FetchRequest::Catalogue { .. }
             | FetchRequest::Size { .. }
             | FetchRequest::Random { .. }
@@ -268,6 +307,7 @@ impl FetchRequest {
                 versions.len() <= keys.len() && (!versions.is_empty() || keys.is_empty())
             }
             (FetchRequest::At { .. }, FetchResult::Then(_))
+            | (FetchRequest::History { .. }, FetchResult::History(_))
             | (FetchRequest::Catalogue { .. }, FetchResult::Catalogue { .. })
             | (FetchRequest::Size { .. }, FetchResult::Size(_))
             | (FetchRequest::Track { .. }, FetchResult::Tracked(_))
@@ -299,7 +339,7 @@ impl FetchRequest {
             FetchRequest::Keys { keys, .. } | FetchRequest::Track { keys, .. } => {
                 keys.iter().all(|key| has(key))
             }
-            FetchRequest::At { key, .. } => has(key),
+            FetchRequest::At { key, .. } | FetchRequest::History { key, .. } => has(key),
             FetchRequest::Size { ends } | FetchRequest::Random { ends, .. } => *ends == arc.ends(),
             FetchRequest::Scan { cursor, end: to, .. } => arc
                 .slots()

@@ -231,7 +231,8 @@ impl Requests {
                 events.push(RequestEvent::Found { id: open.id, owner, hops, trail });
             }
             RequestMessage::Next { member, by, .. } if open.goes_on_to(&member) => {
-                self.go_on(open, &member, by, true, out, events);
+                let next = NextMember { to: &member, by, is_hop: true, from: None };
+                self.go_on(open, &next, out, events);
             }
             RequestMessage::Busy { .. }
             | RequestMessage::Found { .. }
@@ -262,13 +263,15 @@ impl Requests {
             Some(NextHop::Here(owner)) => {
                 events.push(RequestEvent::Found { id: open.id, owner, hops: 0, trail: Vec::new() });
             }
-            Some(NextHop::Member { member, by, is_hop }) => {
-                self.go_on(open, &member, by, is_hop, out, events);
+            Some(NextHop::Member { member, by, is_hop, from }) => {
+                let next = NextMember { to: &member, by, is_hop, from };
+                self.go_on(open, &next, out, events);
             }
             Some(NextHop::AnyNode(peers)) if !peers.is_empty() => {
                 let peer = peers[usize::from(open.attempts) % peers.len()];
                 open.asked = None;
-                let hop = Hop { node: peer, to: None, by: HopSource::AnyNode, is_hop: false };
+                let hop =
+                    Hop { node: peer, to: None, by: HopSource::AnyNode, is_hop: false, from: None };
                 self.ask(open, hop, out, events);
             }
             Some(NextHop::AnyNode(_)) | None => self.wait_doubled(open, events),
@@ -279,17 +282,16 @@ impl Requests {
     fn go_on(
         &mut self,
         mut open: OpenRequest,
-        to: &KnownShard,
-        by: HopSource,
-        is_hop: bool,
+        next: &NextMember<'_>,
         out: &mut Outbox,
         events: &mut Vec<RequestEvent>,
     ) {
+        let NextMember { to, by, is_hop, from } = *next;
         let Some(node) = node_of(to) else {
             return self.wait_doubled(open, events);
         };
         open.asked = Some((to.shard(), to.generation()));
-        self.ask(open, Hop { node, to: Some(to.shard()), by, is_hop }, out, events);
+        self.ask(open, Hop { node, to: Some(to.shard()), by, is_hop, from }, out, events);
     }
 
     /// Asks a node, unless the request has gone on for too long.
@@ -300,7 +302,7 @@ impl Requests {
         out: &mut Outbox,
         events: &mut Vec<RequestEvent>,
     ) {
-        let Hop { node, to, by, is_hop } = hop;
+        let Hop { node, to, by, is_hop, from } = hop;
         if open.hops >= open.request.hops_max {
             return events.push(RequestEvent::Failed { id: open.id, why: Failure::Lost });
         }
@@ -311,7 +313,8 @@ impl Requests {
             open.request;
         if is_traced {
             let leg = RouteHop { shard: to.unwrap_or(ShardId(0)), node, by };
-            events.push(RequestEvent::Asked { id: open.id, leg, is_first: open.is_fresh });
+            let is_first = open.is_fresh;
+            events.push(RequestEvent::Asked { id: open.id, leg, is_first, from });
         }
         open.is_fresh = false;
         let (number, hops, tail) = (self.next_number(), open.hops, tail.clone());
@@ -358,7 +361,8 @@ impl Requests {
             Some(NextHop::Here(owner)) => {
                 RequestMessage::Found { number, hops, owner, trail: find.trail.unwrap_or_default() }
             }
-            Some(NextHop::Member { member, by, is_hop }) => match (find.form, node_of(&member)) {
+            Some(NextHop::Member { member, by, is_hop, .. }) => match (find.form, node_of(&member))
+            {
                 (_, None) => RequestMessage::Busy { number },
                 (Form::Iterative, _) => RequestMessage::Next { number, member, by },
                 _ if hops >= find.hops_max => RequestMessage::Lost { number },
@@ -402,6 +406,16 @@ struct Hop {
     /// What named it.
     by: HopSource,
     is_hop: bool,
+    /// The shard here whose table named it.
+    from: Option<ShardId>,
+}
+
+/// What a table says comes next.
+struct NextMember<'a> {
+    to: &'a KnownShard,
+    by: HopSource,
+    is_hop: bool,
+    from: Option<ShardId>,
 }
 
 /// The node to be asked for a shard.

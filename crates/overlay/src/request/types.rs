@@ -77,6 +77,8 @@ pub enum RequestEvent {
         leg: RouteHop,
         /// Whether it begins with this one.
         is_first: bool,
+        /// If it does: at the table of this shard here, unless at none.
+        from: Option<ShardId>,
     },
     /// It was not.
     Failed {
@@ -129,6 +131,8 @@ pub enum NextHop {
         by: HopSource,
         /// Whether it is the table of a shard that says so: then to go there is a hop.
         is_hop: bool,
+        /// The shard whose table says so, if it is one here.
+        from: Option<ShardId>,
     },
     /// There is no table to go by; any of these nodes may have one.
     AnyNode(Vec<NodeId>),

@@ -345,11 +345,12 @@ impl View<'_> {
             && let Step::Owner(owner) = board.route_cache.next(ask.point)
         {
             let (member, by) = (owner.clone(), HopSource::RouteCache);
-            return Some(NextHop::Member { member, by, is_hop: false });
+            return Some(NextHop::Member { member, by, is_hop: false, from: None });
         }
         let Some(table) = table else { return Some(NextHop::AnyNode(board.peers.clone())) };
         let (via, member) = table.via(strategy, ask.point)?;
-        Some(NextHop::Member { member, by: HopSource::Ring(via), is_hop: true })
+        let from = Some(table.me().shard());
+        Some(NextHop::Member { member, by: HopSource::Ring(via), is_hop: true, from })
     }
 
     fn by_table(&self, ask: &TableQuery<'_>) -> Option<NextHop> {
@@ -362,7 +363,8 @@ impl View<'_> {
                     None => return Some(NextHop::AnyNode(peers.to_vec())),
                 },
             };
-            return Some(NextHop::Member { member, by: HopSource::Bucket, is_hop: false });
+            let by = HopSource::Bucket;
+            return Some(NextHop::Member { member, by, is_hop: false, from: None });
         };
         let me = board.tables(shard)?.me();
         if ask.point.is_in(me.arc()) {
@@ -372,8 +374,8 @@ impl View<'_> {
         let start = number.reverse_bits().to_be_bytes();
         let tail: &[u8] = if number == 0 { &[] } else { &start };
         let bucket = self.full.owner(Point { keyspace: ask.point.keyspace, tail })?;
-        let member = bucket.clone();
-        Some(NextHop::Member { member, by: HopSource::Bucket, is_hop: true })
+        let (member, by) = (bucket.clone(), HopSource::Bucket);
+        Some(NextHop::Member { member, by, is_hop: true, from: Some(shard) })
     }
 
     fn by_full(&self, ask: &TableQuery<'_>) -> Option<NextHop> {
@@ -385,6 +387,7 @@ impl View<'_> {
             member: owner.clone(),
             by: HopSource::Full,
             is_hop: ask.at.is_some(),
+            from: None,
         })
     }
 }

@@ -34,7 +34,8 @@ impl Tables for Here<'_> {
         Some(match lookup.next(ask.point) {
             Step::Owner(owner) if owner.shard() == shard => NextHop::Here(owner.clone()),
             Step::Owner(member) | Step::Closer(member) => {
-                NextHop::Member { member: member.clone(), by: HopSource::RouteCache, is_hop }
+                let (member, by) = (member.clone(), HopSource::RouteCache);
+                NextHop::Member { member, by, is_hop, from: None }
             }
             Step::Ask(peers) => NextHop::AnyNode(peers.to_vec()),
         })

@@ -45,6 +45,8 @@ pub use settings::{Config, RENAMED, SETTINGS, Setting};
 pub const VARIABLE_PREFIX: &str = "CARILLON_";
 /// Names the configuration file, if `--config` does not.
 pub const FILE_VARIABLE: &str = "CARILLON_CONFIG";
+/// Names the socket of `carillon dev`, which sets it for its nodes.
+pub const DEV_VARIABLE: &str = "CARILLON_DEV_CONTROL";
 /// No configuration is longer.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// A value in an error is cut to about this length.
@@ -71,6 +73,8 @@ pub fn load(
     if let (Some(path), Some(text)) = (&file, &text) {
         apply_file(&mut config, path, text)?;
     }
+    let dev = environment.iter().find(|(name, _)| name == DEV_VARIABLE);
+    config.dev_control = dev.map(|(_, path)| PathBuf::from(path));
     apply_environment(&mut config, &environment)?;
     apply_flags(&mut config, flags)?;
     config.check()?;
@@ -144,7 +148,8 @@ fn apply_environment(
     config: &mut Config,
     environment: &[(String, OsString)],
 ) -> Result<(), ConfigError> {
-    for (name, value) in environment.iter().filter(|(name, _)| name != FILE_VARIABLE) {
+    let is_setting = |name: &str| name != FILE_VARIABLE && name != DEV_VARIABLE;
+    for (name, value) in environment.iter().filter(|(name, _)| is_setting(name)) {
         let origin = Origin::Environment(name.clone());
         let Some(setting) = SETTINGS.iter().find(|setting| setting.variable() == *name) else {
             if let Some(new) = renamed(|old| settings::variable(old) == *name) {
@@ -259,6 +264,7 @@ impl Config {
             value_bytes_max: self.value_bytes_max,
             request_timeout: Duration::from_millis(self.request_timeout_ms),
             way: self.http_way(),
+            dev_control: self.dev_control.clone(),
             ..api::http::Options::new(incarnation)
         }
     }

@@ -72,6 +72,8 @@ macro_rules! settings {
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Config {
             $($(#[doc = $help])+ pub $name: $type,)+
+            /// The socket of `carillon dev`, if that has started the node: no setting.
+            pub dev_control: Option<PathBuf>,
         }
 
         impl Default for Config {
@@ -79,6 +81,7 @@ macro_rules! settings {
                 Self {
                     $($name: Kind::parse(&$kind, $default)
                         .expect("a default is within its bounds"),)+
+                    dev_control: None,
                 }
             }
         }

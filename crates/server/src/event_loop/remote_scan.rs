@@ -60,6 +60,7 @@ impl RemoteScan {
                 }
                 FetchResult::Versions(_)
                 | FetchResult::Then(_)
+                | FetchResult::History(_)
                 | FetchResult::Tracked(_)
                 | FetchResult::Catalogue { .. } => {}
             }

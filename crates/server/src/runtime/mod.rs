@@ -26,8 +26,10 @@
 //! | [`memory`] (`growth`, [`log_retention`]) | how much memory data takes, and its limit |
 //! | [`tracking`] | which clients must hear that a key has changed |
 //! | [`request_rates`], [`disk_pace`] | how often shards are asked, and whether the disk is slow |
+//! | [`drains`] | how fast draining nodes become empty |
 //! | [`pubsub`] | who subscribes to what, and how messages get there |
 //! | [`events`] | what has happened, and who watches |
+//! | [`inquiries`] | what other nodes know, for who asks this one |
 //! | [`peers`] and below | the other nodes: links, RPC frames, snapshots, digests, lookups |
 //!
 //! Free functions of the other modules look over several parts: [`survey`], [`health`] and
@@ -48,12 +50,14 @@ pub mod control_plane;
 pub mod delivery;
 pub mod digests;
 pub mod disk_pace;
+pub mod drains;
 pub mod durations;
 pub mod events;
 pub mod executors;
 pub mod growth;
 pub mod health;
 pub mod identity;
+pub mod inquiries;
 pub mod lagging_replicas;
 pub mod lifecycle;
 pub mod log;
@@ -98,9 +102,11 @@ use cluster_version::ClusterVersionState;
 use control_plane::ControlPlane;
 use delivery::Delivery;
 use disk_pace::DiskPace;
+use drains::Drains;
 use events::Events;
 use executors::Executors;
 use identity::NodeIdentity;
+use inquiries::Inquiries;
 use lifecycle::Lifecycle;
 use log::NodeLog;
 use memory::Memory;
@@ -158,6 +164,10 @@ pub struct NodeRuntime {
     pub pubsub: PubSub,
     /// What has happened lately.
     pub events: Events,
+    /// How fast draining nodes become empty.
+    pub drains: Drains,
+    /// Questions to other nodes about themselves, and theirs.
+    pub inquiries: Inquiries,
     /// What the process counts.
     pub counters: Arc<Counters>,
     /// The cluster in numbers, as maintenance saw it within the last second or so.

@@ -16,6 +16,7 @@ use node::executor::Input;
 use parking_lot::Mutex;
 
 use super::events::KIND_EVENTS;
+use super::inquiries::KIND_INQUIRY;
 use super::peers::{
     self, KIND_LOOKUP, KIND_RPC, KIND_SCRIPT, KIND_SCRIPT_QUESTION, KIND_SNAPSHOT, Peers,
 };
@@ -104,6 +105,7 @@ impl Frames for PeerFrames {
             KIND_SCRIPT => scripts::take_frame(&self.runtime, from, &body),
             KIND_PUBSUB => self.runtime.pubsub.take_frame(&self.runtime, from, &body),
             KIND_EVENTS => self.runtime.events.take_frame(&self.runtime, from, &body),
+            KIND_INQUIRY => self.runtime.inquiries.take_frame(&self.runtime, from, &body),
             KIND_SCRIPT_QUESTION => {
                 scripts::take_question(&self.runtime, self.peers(), from, &body);
             }
@@ -135,6 +137,7 @@ impl Frames for PeerFrames {
         self.runtime.pubsub.unlinked(&self.runtime, node);
         self.runtime.events.link_changed(&self.runtime, node, false);
         scripts::member_lost(&self.runtime, node);
+        self.runtime.inquiries.link_lost(node);
         // What came before the link's end comes before the word of that.
         self.turn_ended();
         self.runtime.submit_to_all(|| Input::LinkLost { node });

@@ -119,6 +119,16 @@ impl RequestRates {
     /// A request that is noted: for keys of one keyspace.
     #[cold]
     pub fn note_keys<'k>(&self, route: &Route, keys: impl IntoIterator<Item = &'k [u8]>) {
+        self.note(route, keys, None);
+    }
+
+    /// Notes a request; if it writes, of so many bytes.
+    fn note<'k>(
+        &self,
+        route: &Route,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+        written: Option<usize>,
+    ) {
         let placement = route.keyspace.options.placement;
         let place = |key| (route.place_of_key(key), place_of(placement, key));
         let mut places: Vec<(usize, Box<[u8]>)> = keys.into_iter().map(place).collect();
@@ -127,7 +137,11 @@ impl RequestRates {
         for of_shard in places.chunk_by(|(one, _), (other, _)| one == other) {
             let [(place, first), ..] = of_shard else { continue };
             let last = of_shard.last().map(|(_, last)| &**last);
-            records.shards.entry(route.shard(*place)).or_default().add(first, last);
+            let load = records.shards.entry(route.shard(*place)).or_default();
+            load.add(first, last);
+            if let Some(bytes) = written {
+                load.is_write(bytes * of_shard.len() / places.len());
+            }
         }
     }
 
@@ -136,7 +150,7 @@ impl RequestRates {
     pub fn note_write(&self, route: &Route, write: &Write<'_>) {
         let mut keys = Vec::new();
         write.each_key(&mut |key| keys.push(key));
-        self.note_keys(route, keys);
+        self.note(route, keys, Some(write.bytes_about()));
     }
 
     /// Records a sampled request for a range of a shard, from `first` to `last` inclusive, or to
@@ -145,10 +159,21 @@ impl RequestRates {
         self.records.lock().shards.entry(shard).or_default().add(first, last);
     }
 
-    /// A request for one key, which came by no loop.
-    pub fn asked(&self, route: &Route, key: &[u8]) {
+    /// A request for one key, which came by no loop; if it writes, of so many bytes.
+    pub fn asked(&self, route: &Route, key: &[u8], written: Option<usize>) {
         if self.sampler.lock().notes() {
-            self.note_keys(route, [key]);
+            self.note(route, [key], written);
+        }
+    }
+
+    /// How often a shard with a local leader is asked, as estimated.
+    pub fn of_shard(&self, shard: ShardId) -> api::ShardLoad {
+        let records = self.records.lock();
+        let Some(load) = records.shards.get(&shard) else { return api::ShardLoad::default() };
+        api::ShardLoad {
+            reads_per_second: (load.rate() - load.writes()).round() as u64,
+            writes_per_second: load.writes().round() as u64,
+            written_bytes_per_second: load.written_bytes().round() as u64,
         }
     }
 

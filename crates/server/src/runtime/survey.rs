@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use api::{Health, Overview, Verdict};
 use keyspace::{Descriptor, Feature, NodeId, ReplicaId, ShardId, Timestamp};
@@ -23,6 +24,7 @@ use overlay::KnownShard;
 use parking_lot::RwLock;
 use replication::{BootNanos, Members};
 
+use super::drains::Held;
 use super::lagging_replicas::{self, LaggingVoter};
 use super::snapshots::StreamProgress;
 use super::{NodeRuntime, View, boot_nanos, health, request_rates};
@@ -174,7 +176,9 @@ pub fn survey(runtime: &NodeRuntime) -> Survey {
 /// Stores the overview for frequent readers, and gossips this node's load.
 pub fn publish(runtime: &NodeRuntime) {
     runtime.clock.compare(runtime.peers.as_ref());
-    let Survey { overview, .. } = survey(runtime);
+    let survey = survey(runtime);
+    watch_drains(runtime, &survey);
+    let Survey { overview, .. } = survey;
     runtime.overview.store(Arc::new(overview));
     let Some(peers) = &runtime.peers else { return };
     let load = Load {
@@ -192,6 +196,23 @@ pub fn publish(runtime: &NodeRuntime) {
     if own.is_none_or(|own| own.load != load) {
         peers.cluster.set_load(load);
     }
+}
+
+/// Notes what draining nodes still hold.
+fn watch_drains(runtime: &NodeRuntime, survey: &Survey) {
+    let admin_states = runtime.admin_states.all();
+    let is_draining = |node| admin_states.of(node) == keyspace::AdminState::Draining;
+    let held = survey.holdings_by_node();
+    let draining = survey.members.iter().filter(|member| is_draining(member.node));
+    let draining = draining.map(|member| {
+        let replicas = held.get(&member.node).map_or(0, |held| held.replicas);
+        let bytes = match member.node == runtime.identity.node {
+            true => survey.overview.data_bytes,
+            false => member.load.data_bytes,
+        };
+        (member.node, Held { replicas, bytes })
+    });
+    runtime.drains.observe(Instant::now(), draining);
 }
 
 /// What has happened in shards here since the start.

@@ -44,6 +44,7 @@ fn tick(runtime: &NodeRuntime, peers: &Peers, ticks: u64) {
     lookups::tick(runtime, peers, ticks);
     runtime.pubsub.tick(runtime, ticks);
     runtime.events.tick(runtime);
+    runtime.inquiries.tick();
     crate::scripts::tick(runtime);
     crate::scripts::tick_forwarded(runtime);
     if every(PLACE_TICKS) {

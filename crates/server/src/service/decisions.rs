@@ -37,6 +37,7 @@ impl NodeApi {
         Decisions {
             balances: self.runtime.peers.as_ref().is_some_and(|peers| peers.balances),
             decisions,
+            silent: Vec::new(),
         }
     }
 
@@ -77,6 +78,7 @@ impl NodeApi {
             },
             took_ms: took,
             waits: None,
+            by: Some(node(self.runtime.identity.node)),
         };
         match what {
             DecisionKind::Replicas { add, remove, predicted, .. } => DecisionStatus {

@@ -8,12 +8,14 @@
 //! | this file | commands and keyspaces |
 //! | `reads` | reads of one key |
 //! | `keys` | keys of a keyspace, page by page |
+//! | `history` | the changes of a key |
 //! | `errors` | errors for what was not done |
 //! | `conditional` | writes that are done if the key's version is as required |
 //! | `status`, `shards` | the state of the node, its cluster and its shards |
 //! | `decisions` | what was decided about shards, and why |
 //! | `routes` | lookups of keys' owners |
 //! | `splits` | splits and merges |
+//! | `inquiries` | what other nodes know, and answers to their questions |
 //! | `cluster_version` | the cluster version |
 //! | `admin_states` | cordoning, draining and removing nodes |
 //! | `metrics`, `event_metrics` | metrics |
@@ -25,6 +27,8 @@ mod conditional;
 mod decisions;
 mod errors;
 mod event_metrics;
+mod history;
+mod inquiries;
 mod keys;
 mod metrics;
 mod reads;
@@ -36,6 +40,7 @@ pub(crate) mod txn;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use command::{Expiry, NotDone, Reply, SetIf, SetReply, Write};
 use keyspace::{
     CatalogueError, CatalogueOp, Keyspace, KeyspaceAlteration, KeyspaceOptions, ShardId, Subject,
@@ -53,12 +58,14 @@ use crate::runtime::{events, readiness, requests, survey};
 use api::events::{Wake, WatchRequest, Watching};
 use api::{
     AdminState, Answer, ApiError, ClusterVersionStatus, Command, Condition, CutAt, Decisions, Done,
-    KeysPage, KeysQuery, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, ListenerStatus, MergeStatus,
-    Metrics, NodeAdminState, NodeService, Nodes, Placement, RequestId, RouteStatus, Shards,
-    ShardsQuery, SplitStatus, Status, Txn, TxnDone, TxnOp, TxnResult,
+    History, HistoryQuery, KeysPage, KeysQuery, KeyspaceChange, KeyspaceInfo, KeyspaceSpec,
+    ListenerStatus, MergeStatus, Metrics, NodeAdminState, NodeMetrics, NodeService, Nodes,
+    Placement, RequestId, RouteStatus, Shards, ShardsQuery, SplitStatus, Status, Txn, TxnDone,
+    TxnOp, TxnResult,
 };
 use conditional::Conditional;
 use errors::{no_catalogue, not_done, refused};
+pub use inquiries::InquiryThread;
 use overlay::LookupChoice;
 use reads::{get, get_at, get_stale};
 
@@ -188,7 +195,8 @@ impl NodeService for NodeApi {
                 false => done(Err(self.no_keyspace(keyspace))),
             };
         };
-        self.runtime.request_rates.asked(&route, command.key());
+        let written = command.written_bytes();
+        self.runtime.request_rates.asked(&route, command.key(), written);
         if self.runtime.events.is_sampling() {
             self.runtime.sample_request(&route, command.is_write(), [command.key()], &[]);
         }
@@ -355,8 +363,20 @@ impl NodeService for NodeApi {
         self.request_version(id, to, done);
     }
 
+    fn shards_of_cluster(&self, asked: &ShardsQuery<'_>, done: Done<Shards>) {
+        self.ask_shards(asked, done);
+    }
+
     fn decisions(&self, dry: bool) -> Decisions {
         self.show_decisions(dry)
+    }
+
+    fn decisions_of_cluster(&self, dry: bool, done: Done<Decisions>) {
+        self.ask_decisions(dry, done);
+    }
+
+    fn metrics_of_cluster(&self, done: Done<NodeMetrics>) {
+        self.ask_metrics(done);
     }
 
     fn keys(&self, keyspace: &str, asked: KeysQuery, done: Done<KeysPage>) {
@@ -366,6 +386,18 @@ impl NodeService for NodeApi {
             // It will be made when it is used.
             None if is_made_on_use(keyspace) && routes.iter().next().is_some() => {
                 done(Ok(KeysPage::default()));
+            }
+            None => done(Err(self.no_keyspace(keyspace))),
+        }
+    }
+
+    fn history(&self, keyspace: &str, key: Bytes, asked: HistoryQuery, done: Done<History>) {
+        let routes = self.runtime.routing.routes();
+        match routes.get(keyspace) {
+            Some(route) => history::history(&self.runtime, route, key, asked, done),
+            // It will be made when it is used.
+            None if is_made_on_use(keyspace) && routes.iter().next().is_some() => {
+                done(Ok(History::default()));
             }
             None => done(Err(self.no_keyspace(keyspace))),
         }

@@ -28,7 +28,7 @@ impl NodeApi {
         Ok(Shards { node: shown(self.runtime.identity.node), ..page })
     }
 
-    fn shard(&self, seen: &ShardView, survey: &Survey, now: BootNanos) -> ShardStatus {
+    pub(super) fn shard(&self, seen: &ShardView, survey: &Survey, now: BootNanos) -> ShardStatus {
         let arc = &seen.descriptor.arc;
         let slots = arc.slots().filter(|_| seen.has_slots).map(|(first, end)| [first, end - 1]);
         let report = seen.report.as_ref();
@@ -59,6 +59,10 @@ impl NodeApi {
             bytes: seen.bytes,
             quarantined: seen.quarantined.iter().map(|replica| replica.0).collect(),
             lagging: seen.behind.iter().map(|behind| behind.lagging.replica.0).collect(),
+            load: report
+                .filter(|report| report.leads)
+                .map(|_| self.runtime.request_rates.of_shard(seen.id())),
+            told_by: report.map(|_| shown(self.runtime.identity.node)),
         }
     }
 

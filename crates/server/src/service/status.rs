@@ -135,6 +135,7 @@ impl NodeApi {
             requests_per_second: requests.into(),
             slow_disk: if this { self.runtime.disk_pace.is_slow() } else { load.is_slow },
             joined_at_ms: member.joined_at,
+            drain_rate: self.runtime.drains.rate(member.node),
         }
     }
 
@@ -165,6 +166,7 @@ impl NodeApi {
             requests_per_second: request_rates::requests_led(&self.runtime).into(),
             slow_disk: self.runtime.disk_pace.is_slow(),
             joined_at_ms: self.facts.joined_at_ms,
+            drain_rate: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use axum::http::StatusCode as S;
 use super::table;
 
 /// Kinds that are no errors of the node.
-const OTHERS: [(&str, S); 18] = [
+const OTHERS: [(&str, S); 25] = [
     ("bad-request", S::BAD_REQUEST),
     ("foreign-origin", S::FORBIDDEN),
     ("unknown-path", S::NOT_FOUND),
@@ -27,6 +27,13 @@ const OTHERS: [(&str, S); 18] = [
     ("not-ready", S::SERVICE_UNAVAILABLE),
     ("loading", S::SERVICE_UNAVAILABLE),
     ("stopping", S::SERVICE_UNAVAILABLE),
+    ("no-dev", S::NOT_FOUND),
+    ("bad-parameter", S::BAD_REQUEST),
+    ("wrong-state", S::CONFLICT),
+    ("too-many-nodes", S::CONFLICT),
+    ("port-in-use", S::CONFLICT),
+    ("not-started", S::INTERNAL_SERVER_ERROR),
+    ("no-supervisor", S::SERVICE_UNAVAILABLE),
 ];
 
 /// The status of problems of a kind, if there is such a kind.

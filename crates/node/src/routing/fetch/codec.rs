@@ -9,7 +9,9 @@ use std::ops::Bound;
 use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{Cut, DecodeError, KeyspaceId, NodeId, SLOTS, Slot, Timestamp};
 
-use super::{Ends, FetchRequest, FetchResult, HeldVersion, KEYS_MAX, PastValue};
+use super::{
+    Ends, FetchRequest, FetchResult, HeldChange, HeldVersion, History, KEYS_MAX, PastValue,
+};
 use crate::tracking::interests::Registration;
 use crate::tracking::message::StreamId;
 use txn::wait_queue::{ReserveFrom, ReservingRead};
@@ -34,6 +36,12 @@ impl FetchRequest {
                 out.push(1);
                 put_bytes(key, out);
                 out.extend_from_slice(&at.0.to_le_bytes());
+            }
+            FetchRequest::History { key, at, changes_max } => {
+                out.push(14);
+                put_bytes(key, out);
+                out.extend_from_slice(&at.0.to_le_bytes());
+                put_varint(*changes_max, out);
             }
             FetchRequest::Catalogue { known } => {
                 out.push(6);
@@ -124,6 +132,11 @@ impl FetchRequest {
                 wants_all: read_flag(reader)?,
                 since: reader.varint()?,
             },
+            14 => FetchRequest::History {
+                key: reader.bytes()?.into(),
+                at: Timestamp(reader.u64()?),
+                changes_max: reader.varint()?,
+            },
             8 => FetchRequest::Random { ends: read_ends(reader)?, number: reader.varint()? },
             found => return Err(DecodeError::Tag { what: "what is wanted", found }),
         })
@@ -166,6 +179,21 @@ impl FetchResult {
                         out.extend_from_slice(&safe_point.0.to_le_bytes());
                     }
                 }
+            }
+            FetchResult::History(History { changes, has_more, safe_point }) => {
+                out.push(8);
+                put_all(changes, out, |change, out| match change {
+                    HeldChange::Put(held) => {
+                        out.push(0);
+                        put_held(held, out);
+                    }
+                    HeldChange::Deleted(at) => {
+                        out.push(1);
+                        out.extend_from_slice(&at.0.to_le_bytes());
+                    }
+                });
+                out.push(u8::from(*has_more));
+                out.extend_from_slice(&safe_point.0.to_le_bytes());
             }
             FetchResult::Catalogue { index, bytes } => {
                 out.push(6);
@@ -240,6 +268,15 @@ impl FetchResult {
                 stream: StreamId::decode(reader)?,
                 next: reader.varint()?,
             }),
+            8 => FetchResult::History(History {
+                changes: read_all(reader, usize::MAX, |reader| match reader.u8()? {
+                    0 => Ok(HeldChange::Put(read_held(reader)?)),
+                    1 => Ok(HeldChange::Deleted(Timestamp(reader.u64()?))),
+                    found => Err(DecodeError::Tag { what: "change of a key", found }),
+                })?,
+                has_more: read_flag(reader)?,
+                safe_point: Timestamp(reader.u64()?),
+            }),
             6 => FetchResult::Catalogue {
                 index: reader.varint()?,
                 bytes: read_maybe(reader, bytes)?,
@@ -254,6 +291,13 @@ impl FetchResult {
         16 + match self {
             FetchResult::Versions(all) => all.iter().map(|v| v.as_ref().map_or(9, held)).sum(),
             FetchResult::Then(PastValue::Value(value)) => held(value),
+            FetchResult::History(History { changes, .. }) => {
+                let bytes = |change: &HeldChange| match change {
+                    HeldChange::Put(version) => held(version),
+                    HeldChange::Deleted(_) => 9,
+                };
+                changes.iter().map(bytes).sum()
+            }
             FetchResult::Then(_) | FetchResult::Size(_) | FetchResult::Tracked(_) => 0,
             FetchResult::Catalogue { bytes, .. } => bytes.as_ref().map_or(0, |bytes| bytes.len()),
             FetchResult::Random { key, .. } => key.as_ref().map_or(0, |key| key.len()),

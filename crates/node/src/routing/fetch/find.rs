@@ -1,6 +1,11 @@
 //! The leader's side of a fetch: it reads from the shard's state.
 
+use storage::engine::Change;
+
 use super::*;
+
+/// What a change takes beside its value, about.
+const CHANGE_BYTES: usize = 32;
 
 /// Whether all that is wanted is this shard's.
 pub(crate) fn is_owned(state: &ShardState, want: &FetchRequest) -> bool {
@@ -39,7 +44,15 @@ pub(crate) fn find(
     let engine = state.engine()?;
     match want {
         FetchRequest::Keys { keys, .. } => return versions(state, engine, keys, now, committed),
-        FetchRequest::At { key, at } if state.locks.hides_at(key, *at) => return None,
+        FetchRequest::At { key, at } | FetchRequest::History { key, at, .. }
+            if state.locks.hides_at(key, *at) =>
+        {
+            return None;
+        }
+        FetchRequest::History { key, at, changes_max } => {
+            let changes_max = usize::try_from(*changes_max).unwrap_or(usize::MAX);
+            return Some(FetchResult::History(history(engine, key, *at, changes_max)));
+        }
         FetchRequest::At { key, at } => return Some(FetchResult::Then(then(engine, key, *at))),
         _ if state.locks.writes_by(now) => return None,
         _ => {}
@@ -51,9 +64,10 @@ pub(crate) fn find(
         return None;
     }
     Some(match want {
-        FetchRequest::Keys { .. } | FetchRequest::At { .. } | FetchRequest::Catalogue { .. } => {
-            unreachable!("answered above")
-        }
+        FetchRequest::Keys { .. }
+        | FetchRequest::At { .. }
+        | FetchRequest::History { .. }
+        | FetchRequest::Catalogue { .. } => unreachable!("answered above"),
         // The replica registers it ([`crate::tracking`]): there is nothing to be found.
         FetchRequest::Track { .. } => return None,
         FetchRequest::Size { .. } => FetchResult::Size(engine.len(now)),
@@ -126,6 +140,33 @@ fn then(engine: &MemoryEngine, key: &[u8], at: Timestamp) -> PastValue {
         ReadResult::Nil => PastValue::Nil,
         ReadResult::NilYet => PastValue::NilYet,
     }
+}
+
+/// The changes of a key up to a time: at least one if there is any, then as many as fit.
+pub(crate) fn history(
+    engine: &MemoryEngine,
+    key: &[u8],
+    at: Timestamp,
+    changes_max: usize,
+) -> History {
+    let (mut changes, mut bytes) = (Vec::new(), 0);
+    let is_all = engine.history(&engine.hasher().key(key), at, &mut |change| {
+        let more = match &change {
+            Change::Put(version) => version.value.len(),
+            Change::Deleted(_) => 0,
+        } + CHANGE_BYTES;
+        if !changes.is_empty() && (changes.len() >= changes_max || bytes + more > ANSWER_BYTES_MAX)
+        {
+            return false;
+        }
+        bytes += more;
+        changes.push(match &change {
+            Change::Put(version) => HeldChange::Put(HeldVersion::of(version)),
+            Change::Deleted(at) => HeldChange::Deleted(*at),
+        });
+        true
+    });
+    History { changes, has_more: !is_all, safe_point: engine.safe_point() }
 }
 
 fn scan(

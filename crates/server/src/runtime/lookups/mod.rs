@@ -143,10 +143,10 @@ impl Inner {
         for event in events {
             match event {
                 RequestEvent::Silent { .. } | RequestEvent::Unsure { .. } => {}
-                RequestEvent::Asked { id, leg, is_first } => {
+                RequestEvent::Asked { id, leg, is_first, from } => {
                     let Some(asked) = self.asked.get_mut(&id) else { continue };
                     if is_first {
-                        asked.restart();
+                        asked.restart(from);
                     }
                     asked.answered(now);
                     asked.goes_to(leg);
@@ -255,7 +255,7 @@ fn at_once(
     let elsewhere = node.filter(|node| is_traced && *node != own);
     let (steps, messages) = (elsewhere.map(leg).into_iter().collect(), is_traced.then_some(0));
     let (took, failure, hops) = (began.elapsed(), None, 0);
-    Trace { way, owner, failure, hops, messages, steps, took }
+    Trace { way, owner, failure, hops, messages, begins_at: None, steps, took }
 }
 
 /// Lets time pass for lookups.
@@ -350,14 +350,19 @@ mod tests {
         for (count, known) in [(TRAIL_MAX as u64, true), (TRAIL_MAX as u64 + 1, false)] {
             let mut inner = Lookups::new(NodeId(1), 1).inner.into_inner();
             inner.asked.insert(7, asked(LookupChoice::default()));
-            let event =
-                |shard| RequestEvent::Asked { id: 7, leg: leg(shard), is_first: shard == 1 };
+            let event = |shard| RequestEvent::Asked {
+                id: 7,
+                leg: leg(shard),
+                is_first: shard == 1,
+                from: (shard == 1).then_some(ShardId(99)),
+            };
             inner.ended(NodeId(1), (1..=count).map(event).collect());
             let why = Failure::Lost;
             let ended = inner.ended(NodeId(1), vec![RequestEvent::Failed { id: 7, why }]);
             let [(_, trace)] = &ended[..] else { panic!("it has ended") };
             assert_eq!((trace.steps.len(), trace.messages.is_some()), (TRAIL_MAX, known));
             assert_eq!(trace.steps[TRAIL_MAX - 1].leg.shard, ShardId(TRAIL_MAX as u64));
+            assert_eq!(trace.begins_at, Some(ShardId(99)));
         }
     }
 }

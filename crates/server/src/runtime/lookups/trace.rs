@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use keyspace::NodeId;
+use keyspace::{NodeId, ShardId};
 use node::event::{Trace, TraceStep};
 use overlay::request::{Failure, Form, RouteHop, TRAIL_MAX};
 use overlay::{KnownShard, LookupChoice};
@@ -17,6 +17,8 @@ pub(super) struct LookupInProgress {
     is_traced: bool,
     began: Instant,
     asked_at: Instant,
+    /// The shard here whose table it was begun with.
+    begins_at: Option<ShardId>,
     steps: Vec<TraceStep>,
     /// Whether there were more steps than are remembered.
     is_cut: bool,
@@ -26,8 +28,8 @@ pub(super) struct LookupInProgress {
 impl LookupInProgress {
     /// It has begun, and `done` gets its trace.
     pub(super) fn new(way: LookupChoice, is_traced: bool, began: Instant, done: OnTrace) -> Self {
-        let (asked_at, steps, is_cut) = (began, Vec::new(), false);
-        Self { way, is_traced, began, asked_at, steps, is_cut, done }
+        let (asked_at, begins_at, steps, is_cut) = (began, None, Vec::new(), false);
+        Self { way, is_traced, began, asked_at, begins_at, steps, is_cut, done }
     }
 
     /// The lookup that was asked for.
@@ -35,9 +37,9 @@ impl LookupInProgress {
         self.way
     }
 
-    /// It begins anew.
-    pub(super) fn restart(&mut self) {
-        (self.steps, self.is_cut) = (Vec::new(), false);
+    /// It begins anew, with the table of this shard.
+    pub(super) fn restart(&mut self, begins_at: Option<ShardId>) {
+        (self.begins_at, self.steps, self.is_cut) = (begins_at, Vec::new(), false);
     }
 
     /// Notes the answer of the node that was asked last.
@@ -64,15 +66,18 @@ impl LookupInProgress {
         hops: u32,
         now: Instant,
     ) -> (OnTrace, Trace) {
-        let Self { way, is_traced, began, steps, is_cut, done, .. } = self;
+        let Self { way, is_traced, began, begins_at, steps, is_cut, done, .. } = self;
         let is_known = is_traced && !is_cut;
         let messages = is_known.then(|| messages(node, way.form, &steps));
         let (owner, failure) = match found {
             Ok(owner) => (Some(owner), None),
             Err(why) => (None, Some(why.text())),
         };
-        let took = now - began;
-        (done, Trace { way, owner, failure, hops, messages, steps, took })
+        // The first table may have been the owner's.
+        let is_own = |owner: &&Arc<KnownShard>| steps.is_empty() && owner.leader() == Some(node);
+        let own = owner.as_ref().filter(is_own).map(|owner| owner.shard());
+        let (begins_at, took) = (begins_at.or(own), now - began);
+        (done, Trace { way, owner, failure, hops, messages, begins_at, steps, took })
     }
 }
 
@@ -94,7 +99,6 @@ fn messages(node: NodeId, form: Form, steps: &[TraceStep]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use keyspace::ShardId;
     use overlay::request::HopSource;
 
     use super::*;

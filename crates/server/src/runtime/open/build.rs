@@ -24,9 +24,11 @@ use crate::runtime::cluster_version::{self, ClusterVersionState};
 use crate::runtime::control_plane::ControlPlane;
 use crate::runtime::delivery::Delivery;
 use crate::runtime::disk_pace::DiskPace;
+use crate::runtime::drains::Drains;
 use crate::runtime::events::Events;
 use crate::runtime::executors::{ExecutorCell, Executors};
 use crate::runtime::identity::NodeIdentity;
+use crate::runtime::inquiries::Inquiries;
 use crate::runtime::lifecycle::Lifecycle;
 use crate::runtime::log::NodeLog;
 use crate::runtime::mailbox::Mailbox;
@@ -90,6 +92,8 @@ pub(super) fn build(
         request_rates: RequestRates::new(config.split_rate, seed),
         disk_pace: DiskPace::default(),
         open_txns: OpenTxns::default(),
+        drains: Drains::default(),
+        inquiries: Inquiries::default(),
         tracking,
         pubsub,
         scripts: Scripts::new(

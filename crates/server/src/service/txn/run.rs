@@ -289,7 +289,7 @@ impl Run {
                 }
                 Err(blocked) => return Err(Suspended::Wait(blocked)),
             }
-            self.runtime.request_rates.asked(&route, key);
+            self.runtime.request_rates.asked(&route, key, None);
         }
         Ok(())
     }

@@ -85,6 +85,7 @@ impl World {
             }
             FetchResult::Versions(_)
             | FetchResult::Then(_)
+            | FetchResult::History(_)
             | FetchResult::Tracked(_)
             | FetchResult::Catalogue { .. } => {
                 unreachable!("nobody asked for that")

@@ -93,7 +93,7 @@ impl<L: MaintainedTable> Guide for Tables<L> {
             }
             Step::Owner(known) | Step::Closer(known) => {
                 let (member, by) = (known.clone(), HopSource::AnyNode);
-                Some(NextHop::Member { member, by, is_hop: true })
+                Some(NextHop::Member { member, by, is_hop: true, from: None })
             }
             Step::Ask(_) => None,
         }
@@ -148,6 +148,7 @@ impl Guide for SharedFullTable {
                 member: owner,
                 by: HopSource::RouteCache,
                 is_hop: ask.at.is_some(),
+                from: None,
             },
         })
     }
@@ -197,7 +198,8 @@ impl Guide for Buckets {
                 Step::Ask(_) => &self.shards[0],
             };
             let member = member.clone();
-            return Some(NextHop::Member { member, by: HopSource::Bucket, is_hop: false });
+            let by = HopSource::Bucket;
+            return Some(NextHop::Member { member, by, is_hop: false, from: None });
         }
         let me = &self.shards[node];
         if ask.point.is_in(me.arc()) {
@@ -205,7 +207,8 @@ impl Guide for Buckets {
         }
         let number = Bucket::of(me.arc())?.forward(hash_of(ask.point))?;
         let member = self.shards.get(number as usize)?.clone();
-        Some(NextHop::Member { member, by: HopSource::Bucket, is_hop: true })
+        let by = HopSource::Bucket;
+        Some(NextHop::Member { member, by, is_hop: true, from: None })
     }
 
     fn found(&mut self, node: usize, owner: Shared<KnownShard>) {

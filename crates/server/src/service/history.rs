@@ -1,0 +1,112 @@
+//! What has become of a key: `/v1/history`.
+//!
+//! It is read as a past value is ([`super::reads`]): here once all up to its time is settled, or
+//! from the leader if the shard is elsewhere.
+
+use std::sync::Arc;
+
+use api::{ApiError, Done, History, HistoryQuery, KeyChange};
+use bytes::Bytes;
+use keyspace::{Feature, Timestamp};
+use node::replica::read::{self, Blocked, PastReadError};
+use node::routing::fetch::History as HeldHistory;
+use node::routing::fetch::{FetchRequest, FetchResult, HeldChange, HeldVersion};
+use node::routing::route::Route;
+
+use super::reads::{RetryAt, fetch, renewed, wait};
+use crate::runtime::NodeRuntime;
+
+/// What is asked, however often it is tried.
+struct HistoryRequest {
+    runtime: Arc<NodeRuntime>,
+    route: Arc<Route>,
+    key: Bytes,
+    at: Timestamp,
+    limit: usize,
+    done: Done<History>,
+}
+
+/// Answers the changes of a key.
+pub(super) fn history(
+    runtime: &Arc<NodeRuntime>,
+    route: &Arc<Route>,
+    key: Bytes,
+    asked: HistoryQuery,
+    done: Done<History>,
+) {
+    let (at, limit) = (asked.at(runtime.clock.now()), asked.limit);
+    let (runtime, route) = (runtime.clone(), route.clone());
+    HistoryRequest { runtime, route, key, at, limit, done }.run(None);
+}
+
+impl HistoryRequest {
+    /// Reads, behind a lock that was met when so many had gone.
+    fn run(self, lock: Option<u64>) {
+        let place = self.route.place_of_key(&self.key);
+        if self.runtime.routing.must_fetch(&self.route, place) {
+            return self.fetch(place);
+        }
+        let (runtime, route, at) = (self.runtime.clone(), self.route.clone(), self.at);
+        let then = move |result| match result {
+            Ok(RetryAt::Here) => self.read(),
+            Ok(RetryAt::Elsewhere) => self.again(),
+            Err(error) => (self.done)(Err(error)),
+        };
+        wait(&runtime, &route, Blocked { place, at, lock }, Box::new(then));
+    }
+
+    fn read(self) {
+        match read::history(&self.route, &self.key, self.at, self.limit) {
+            Ok(found) => self.answer(found),
+            Err(PastReadError::Locked { released }) => self.run(Some(released)),
+            Err(PastReadError::Moved) => self.again(),
+            Err(PastReadError::BelowSafePoint { .. }) => {
+                unreachable!("a history that ends below the safe point is empty")
+            }
+        }
+    }
+
+    fn fetch(self, place: usize) {
+        // A node of an older version could not read it.
+        if !self.runtime.version.allows(Feature::History) {
+            let needed = Feature::History.since();
+            let why = format!(
+                "the key's shard is on other nodes, and can be asked for histories from cluster \
+                 version {needed} on"
+            );
+            return (self.done)(Err(ApiError::VersionRefused { why }));
+        }
+        let (key, at, changes_max) = (self.key[..].into(), self.at, self.limit as u64);
+        let want = FetchRequest::History { key, at, changes_max };
+        let (runtime, shard) = (self.runtime.clone(), self.route.shard(place));
+        let then = move |result| match result {
+            Ok(Some(FetchResult::History(found))) => self.answer(found),
+            // It can be read here now.
+            Ok(_) => self.again(),
+            Err(error) => (self.done)(Err(error)),
+        };
+        fetch(&runtime, shard, want, Box::new(then));
+    }
+
+    fn again(mut self) {
+        self.route = renewed(&self.runtime, self.route);
+        self.run(None);
+    }
+
+    fn answer(self, found: HeldHistory) {
+        let HeldHistory { changes, has_more, safe_point } = found;
+        let writes = changes.into_iter().map(shown);
+        (self.done)(Ok(History::new(writes, has_more, safe_point, self.at)));
+    }
+}
+
+fn shown(change: HeldChange) -> KeyChange {
+    match change {
+        HeldChange::Put(HeldVersion { value, expiry_ms, timestamp }) => KeyChange::Put {
+            value: value.into(),
+            timestamp,
+            expires_at_ms: (expiry_ms != 0).then_some(expiry_ms),
+        },
+        HeldChange::Deleted(timestamp) => KeyChange::Deleted { timestamp },
+    }
+}
