@@ -60,12 +60,63 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Decisions of this node about the shards that it leads; or, with `dry=true`, those that the
-         *     balancer would make now.
+         * Decisions of this node about the shards that it leads, or of all nodes; or, with `dry=true`,
+         *     those that the balancer would make now.
          */
         get: operations["decisions"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/dev": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All nodes of `carillon dev`. */
+        get: operations["devNodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/dev/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Adds a node to those of `carillon dev`. */
+        post: operations["addDevNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/dev/nodes/{node}/{action}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Starts, stops, kills, pauses or resumes a node of `carillon dev`. */
+        post: operations["changeDevNode"];
         delete?: never;
         options?: never;
         head?: never;
@@ -81,6 +132,23 @@ export interface paths {
         };
         /** What happens, as it happens: a stream of server-sent events (docs/events.md). */
         get: operations["events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/history/{keyspace}/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The changes of a key, the newest first. */
+        get: operations["history"];
         put?: never;
         post?: never;
         delete?: never;
@@ -180,6 +248,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What this node counts, or all nodes: numbers and histograms, without labels. */
+        get: operations["metricsInShort"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/nodes": {
         parameters: {
             query?: never;
@@ -204,7 +289,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** How far a node's drain is, and what it waits for. */
+        get: operations["drainOfNode"];
         put?: never;
         /** Changes a node's admin state. */
         post: operations["changeNode"];
@@ -257,7 +343,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Merges a shard that this node leads with its right neighbour. */
+        /** Merges a shard with its right neighbour. */
         post: operations["mergeShard"];
         delete?: never;
         options?: never;
@@ -274,7 +360,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Splits a shard that this node leads. */
+        /** Splits a shard. */
         post: operations["splitShard"];
         delete?: never;
         options?: never;
@@ -377,6 +463,9 @@ export interface components {
          * @enum {string}
          */
         AdminState: "member" | "cordoned" | "draining" | "removed";
+        BTreeMap: {
+            [key: string]: string;
+        };
         /** @description `POST /v1/txn/begin`. */
         BeginBody: {
             /** @description Whose keys it names. */
@@ -397,6 +486,11 @@ export interface components {
              */
             timeout_ms: number;
         };
+        /**
+         * @description What has become of a key.
+         * @enum {string}
+         */
+        ChangeKind: "put" | "deleted" | "expired";
         /** @description The cluster in numbers, as `/v1/status` shows them. */
         ClusterStatus: {
             /** @description Its id, in hexadecimal. */
@@ -499,6 +593,7 @@ export interface components {
              * @description When, in milliseconds since 1970.
              */
             at_ms: number;
+            by: components["schemas"]["DecisionNode"] | null;
             /** @description What came of it. */
             came: components["schemas"]["DecisionOutcomeStatus"];
             deviation: components["schemas"]["Deviation"] | null;
@@ -533,7 +628,98 @@ export interface components {
              *     decide now.
              */
             decisions: components["schemas"]["DecisionStatus"][];
+            /** @description Nodes that were asked and did not answer. */
+            silent: components["schemas"]["SilentNode"][];
         };
+        /** @description Where a node listens. */
+        DevAddresses: {
+            /** @description For HTTP. */
+            http: string;
+            /** @description For native frames. */
+            native: string;
+            /** @description For other nodes. */
+            peer: string;
+            /** @description For Redis clients. */
+            resp: string;
+        };
+        /** @description What may be said beside the path. */
+        DevBody: {
+            /** @description Settings of the node. */
+            parameters?: {
+                [key: string]: string;
+            } | null;
+        };
+        /** @description What `GET /v1/dev` answers. */
+        DevCluster: {
+            /** @description The directory of all nodes. */
+            dir: string;
+            /** @description Further flags of every node. */
+            flags: string[];
+            /** @description The nodes, in the order of their numbers. */
+            nodes: components["schemas"]["DevNode"][];
+            /**
+             * Format: uint64
+             * @description So many nodes there may be.
+             */
+            nodes_max: number;
+            /** @description Settings that may be given to a node. */
+            parameters: components["schemas"]["DevParameter"][];
+        };
+        /** @description How a node's process has ended. */
+        DevEnd: {
+            /** @description Whether somebody has asked for it. */
+            asked: boolean;
+            /** @description `with exit code 0`, `by SIGKILL (9)`. */
+            how: string;
+            /** @description The last lines of its log. */
+            log: string[];
+        };
+        /** @description A node of `carillon dev`. */
+        DevNode: {
+            /** @description Where it listens. */
+            addresses: components["schemas"]["DevAddresses"];
+            /** @description How to start it by hand. */
+            command: string;
+            /** @description Its directory. */
+            dir: string;
+            ended: components["schemas"]["DevEnd"] | null;
+            /** @description The file of its log. */
+            log: string;
+            /** @description Its name. */
+            name: string;
+            /** @description Settings that were given at its last start. */
+            parameters: components["schemas"]["BTreeMap"];
+            /**
+             * Format: uint32
+             * @description Its process id; none once it has ended.
+             */
+            pid: number | null;
+            /**
+             * Format: uint64
+             * @description Since when, in milliseconds since 1970.
+             */
+            since_at_ms: number;
+            /** @description What its process does. */
+            state: components["schemas"]["DevState"];
+            /** @description Whether it is the node that has passed the request on. */
+            this: boolean;
+        };
+        /** @description A setting that may be given. */
+        DevParameter: {
+            /** @description Which values it takes, in words. */
+            accepts: string;
+            /** @description Its default, as text. */
+            default: string;
+            /** @description What it does. */
+            help: string;
+            /** @description Its name. */
+            name: string;
+        };
+        /**
+         * @description What a node's process does.
+         * @enum {string}
+         */
+        DevState: "starting" | "running" | "paused" | "stopping" | "ended";
         /**
          * @description How even the nodes are: the root of the mean square by which they miss the mean of bytes and
          *     replicas, in parts of it. 0: all are equal.
@@ -560,6 +746,93 @@ export interface components {
             /** @description The operations. */
             do: components["schemas"]["Op"][];
         };
+        /** @description How much has left a draining node lately. */
+        DrainRate: {
+            /**
+             * Format: uint64
+             * @description Bytes of keys and values.
+             */
+            bytes: number;
+            /**
+             * Format: uint64
+             * @description Within so many milliseconds.
+             */
+            over_ms: number;
+            /**
+             * Format: uint64
+             * @description Replicas.
+             */
+            replicas: number;
+        };
+        /**
+         * @description Why a replica is still there.
+         * @enum {string}
+         */
+        DrainState: "no-leader" | "silent" | "stuck" | "waiting" | "due" | "moving";
+        /** @description What `GET /v1/nodes/{node}/drain` answers. */
+        DrainStatus: {
+            /**
+             * Format: uint64
+             * @description Its keys and values, in bytes, as it last told.
+             */
+            data_bytes: number;
+            /** @description The node's id, in hexadecimal. */
+            id: string;
+            /**
+             * Format: uint64
+             * @description Of these, those that it leads.
+             */
+            leads: number;
+            /** @description Its name. */
+            name: string;
+            rate: components["schemas"]["DrainRate"] | null;
+            /**
+             * Format: uint64
+             * @description Shards that have a replica there.
+             */
+            replicas: number;
+            /** @description Shards that have a replica there, at most [`DRAIN_SHARDS_MAX`]. */
+            shards: components["schemas"]["DrainingShard"][];
+            /** @description Nodes that did not say what they know. */
+            silent: components["schemas"]["SilentNode"][];
+            /** @description Its admin state. */
+            standing: components["schemas"]["AdminState"];
+            /** @description What is waited for, the worst first. */
+            waits: components["schemas"]["DrainWait"][];
+        };
+        /** @description Shards that wait for the same. */
+        DrainWait: {
+            /**
+             * Format: uint64
+             * @description How many.
+             */
+            shards: number;
+            /** @description In a word. */
+            state: components["schemas"]["DrainState"];
+            /** @description The sentence of the first of them. */
+            why: string;
+        };
+        /** @description A shard with a replica on the node. */
+        DrainingShard: {
+            /**
+             * Format: uint64
+             * @description Its bytes, as its leader counts them.
+             */
+            bytes: number;
+            /** @description Its keyspace's name; `null` for the catalogue. */
+            keyspace: string | null;
+            /** @description Whether the node leads it. */
+            leads: boolean;
+            /**
+             * Format: uint64
+             * @description Its id.
+             */
+            shard: number;
+            /** @description What it waits for, in a word. */
+            state: components["schemas"]["DrainState"];
+            /** @description The same, in a sentence. */
+            why: string;
+        };
         /**
          * @description When a write is answered.
          * @enum {string}
@@ -572,11 +845,67 @@ export interface components {
             /** @description In one word. */
             verdict: components["schemas"]["Verdict"];
         };
+        /** @description How often values fell below each of some bounds. */
+        HistogramSummary: {
+            /** @description Rising bounds, each with how many values were at or below it. */
+            buckets: [
+                number,
+                number
+            ][];
+            /**
+             * Format: uint64
+             * @description How many values there were.
+             */
+            count: number;
+            /**
+             * Format: double
+             * @description Sum of all values.
+             */
+            sum: number;
+        };
+        /** @description A page as JSON. */
+        History: {
+            /** @description The newest first. */
+            changes: components["schemas"]["KeyChange"][];
+            /** @description There are more: those before this version. `null`: there are none. */
+            next: string | null;
+            /** @description Of what was at or below this version only the last is known. */
+            safe_point: string;
+            /**
+             * Format: uint64
+             * @description The same, in milliseconds since 1970.
+             */
+            safe_point_ms: number;
+        };
         /** @description Adds to the number that a key has. */
         IncrementOp: {
             by?: components["schemas"]["WholeNumber"] | null;
             /** @description The key. */
             key: components["schemas"]["Text"];
+        };
+        /** @description A change of a key. */
+        KeyChange: {
+            /**
+             * Format: uint64
+             * @description When, in milliseconds since 1970.
+             */
+            at_ms: number;
+            /**
+             * Format: uint64
+             * @description How long the value is.
+             */
+            bytes?: number;
+            /**
+             * Format: uint64
+             * @description When the value ends, in milliseconds since 1970.
+             */
+            expires_at_ms?: number;
+            /** @description The value. */
+            value?: components["schemas"]["Text"];
+            /** @description As text: JSON's numbers do not hold 64 bits everywhere. */
+            version?: string;
+            /** @description `put`, `deleted` or `expired`. */
+            what: components["schemas"]["ChangeKind"];
         };
         /** @description A page as JSON. */
         KeysPage: {
@@ -718,6 +1047,31 @@ export interface components {
              */
             shard: number;
         };
+        /** @description What a node has counted, without labels. */
+        MetricsSummary: {
+            /**
+             * Format: uint64
+             * @description When, in milliseconds since 1970, by the node's clock.
+             */
+            at_ms: number;
+            /** @description The sum of each metric's histograms. */
+            histograms: {
+                [key: string]: components["schemas"]["HistogramSummary"];
+            };
+            /** @description The node's id, in hexadecimal. */
+            id: string;
+            /** @description Its name. */
+            name: string;
+            /** @description The sum of each metric's numbers, by its name without `carillon_`. */
+            numbers: {
+                [key: string]: number;
+            };
+            /**
+             * Format: uint64
+             * @description How long its process has run; it counts from 0 when it starts.
+             */
+            uptime_ms: number;
+        };
         /** @description What may be said beside the path. */
         NodeActionBody: {
             /** @description An id is meant that no node here knows. */
@@ -758,6 +1112,13 @@ export interface components {
             /** @description Its admin state from now on. */
             standing: components["schemas"]["AdminState"];
         };
+        /** @description What `GET /v1/metrics` answers. */
+        NodeMetrics: {
+            /** @description Of each node that answered; the one that was asked is the first. */
+            nodes: components["schemas"]["MetricsSummary"][];
+            /** @description Nodes that did not answer. */
+            silent: components["schemas"]["SilentNode"][];
+        };
         /**
          * @description Whether a node is up.
          * @enum {string}
@@ -774,6 +1135,7 @@ export interface components {
             data_bytes: number;
             /** @description Its failure domain; empty: unknown. */
             domain: string;
+            drain_rate: components["schemas"]["DrainRate"] | null;
             /** @description Its id, in hexadecimal. */
             id: string;
             /**
@@ -966,6 +1328,12 @@ export interface components {
         };
         /** @description The route of one lookup. */
         RouteStatus: {
+            /**
+             * Format: uint64
+             * @description The shard whose table it was begun with: one of the node that was asked. `null`: it was begun
+             *     with no shard's table, or on another node.
+             */
+            begins_at: number | null;
             /** @description Why no owner was found. */
             failure?: string;
             /** @description `iterative`, `recursive` or `semi-recursive`. */
@@ -1017,6 +1385,24 @@ export interface components {
              * @description To which shard; 0 if any of the node's was asked.
              */
             shard: number;
+        };
+        /** @description How often a shard is asked: estimated from one request in 64. */
+        ShardLoad: {
+            /**
+             * Format: uint64
+             * @description Reads a second.
+             */
+            reads_per_second: number;
+            /**
+             * Format: uint64
+             * @description Writes a second.
+             */
+            writes_per_second: number;
+            /**
+             * Format: uint64
+             * @description Bytes of keys and values that writes bring, a second.
+             */
+            written_bytes_per_second: number;
         };
         /** @description A shard, as this node knows it. */
         ShardStatus: {
@@ -1074,6 +1460,7 @@ export interface components {
              *     lease.
              */
             lease_ms: number | null;
+            load: components["schemas"]["ShardLoad"] | null;
             /**
              * @description Quarantined replicas that are not replaced yet: this node's own, or, if it leads, all of
              *     them.
@@ -1106,6 +1493,11 @@ export interface components {
              * @description Its term, at this node.
              */
             term: number;
+            /**
+             * @description The id of the node that knows all this: this one or, if the cluster was asked, the leader.
+             *     `null`: no node told more than how the shard began.
+             */
+            told_by: string | null;
             /** @description Whether it is well, by itself. */
             verdict: components["schemas"]["Verdict"];
             /**
@@ -1133,6 +1525,17 @@ export interface components {
             node: string;
             /** @description Shards by id. */
             shards: components["schemas"]["ShardStatus"][];
+            /** @description Leaders that were asked for their shards and did not answer. */
+            silent: components["schemas"]["SilentNode"][];
+        };
+        /** @description A node that did not say what it knows. */
+        SilentNode: {
+            /** @description Its id, in hexadecimal. */
+            id: string;
+            /** @description Its name; its id if it has none. */
+            name: string;
+            /** @description Why, as a clause. */
+            why: string;
         };
         /** @description The progress of a snapshot to a replica. */
         SnapshotStatus: {
@@ -1478,6 +1881,8 @@ export interface operations {
             query?: {
                 /** @description What would be decided now. */
                 dry?: boolean;
+                /** @description Of this node, or of all. */
+                scope?: "node" | "cluster";
             };
             header?: never;
             path?: never;
@@ -1530,6 +1935,402 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `no-answer`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    devNodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The nodes. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DevCluster"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-dev`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-supervisor`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    addDevNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DevBody"];
+            };
+        };
+        responses: {
+            /** @description It is being started. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DevNode"];
+                };
+            };
+            /** @description `bad-parameter`, `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-dev`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `port-in-use`, `too-many-nodes`, `wrong-state`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-started`. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-supervisor`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    changeDevNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                node: string;
+                /** @description What is done to it. */
+                action: "start" | "stop" | "kill" | "pause" | "resume";
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DevBody"];
+            };
+        };
+        responses: {
+            /** @description It is being done. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DevNode"];
+                };
+            };
+            /** @description `bad-parameter`, `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-dev`, `no-node`, `unknown-path`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `port-in-use`, `wrong-state`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-started`. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-supervisor`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     events: {
@@ -1539,7 +2340,7 @@ export interface operations {
                 types?: string;
                 /** @description Only those about this keyspace. */
                 keyspace?: string;
-                /** @description Of this node, unless it says otherwise. */
+                /** @description Of this node, or of all. */
                 scope?: "node" | "cluster";
                 /** @description Behind this cursor; 0: all. */
                 from?: string;
@@ -1621,6 +2422,112 @@ export interface operations {
                 };
             };
             /** @description `stopping`, `too-many-viewers`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    history: {
+        parameters: {
+            query?: {
+                /** @description Those before then: as `at` of `get`. */
+                before?: string;
+                /** @description So many. */
+                limit?: number;
+                /** @description With values, unless it says otherwise. */
+                values?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Its name. */
+                keyspace: string;
+                /** @description The key: any bytes. */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["History"];
+                };
+            };
+            /** @description `bad-request`, `in-future`, `key-too-long`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `below-safe-point`. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`. */
             503: {
                 headers: {
                     /** @description Seconds to wait before it is sent again. */
@@ -2832,6 +3739,76 @@ export interface operations {
             };
         };
     };
+    metricsInShort: {
+        parameters: {
+            query?: {
+                /** @description Of this node, or of all. */
+                scope?: "node" | "cluster";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Of each node. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeMetrics"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-answer`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     nodes: {
         parameters: {
             query?: never;
@@ -2880,6 +3857,96 @@ export interface operations {
             /** @description `head-too-long`. */
             431: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    drainOfNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its id or name. */
+                node: string;
+                /** @description What is told. */
+                action: "drain";
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How far it is. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DrainStatus"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-node`, `unknown-path`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `ambiguous-node`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-answer`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3129,6 +4196,8 @@ export interface operations {
                 after?: number;
                 /** @description So many. */
                 limit?: number;
+                /** @description Of this node, or of all. */
+                scope?: "node" | "cluster";
             };
             header?: never;
             path?: never;
@@ -3190,7 +4259,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `loading`. */
+            /** @description `loading`, `no-answer`. */
             503: {
                 headers: {
                     /** @description Seconds to wait before it is sent again. */
