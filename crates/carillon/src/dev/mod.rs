@@ -16,8 +16,8 @@
 //! without it; the message holds the command that starts it again. No data is ever deleted: a
 //! directory that has data is resumed.
 //!
-//! While it runs, nodes are started, stopped, killed and added on request ([`control`]): from another
-//! terminal ([`ctl`]), or from the page that a node serves.
+//! While it runs, nodes are started, stopped, killed and added on request ([`control`]): from
+//! another terminal ([`ctl`]), or from the page that a node serves.
 //!
 //! It knows nothing of the nodes' protocol: flags make the nodes a cluster ([`plan`]).
 
