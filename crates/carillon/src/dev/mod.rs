@@ -281,7 +281,8 @@ impl Cluster {
                     continue;
                 }
                 output::complain(&format!(
-                    "{name} ended {how}. {text}\nThe other nodes run on; to start it again: {command}"
+                    "{name} ended {how}. {text}\nThe other nodes run on; to start it again: \
+                     {command}"
                 ));
             }
             if is_asked_to_end {
