@@ -219,31 +219,23 @@ fn draining_node_tells_what_its_replicas_wait_for() {
         (&drain()["standing"], &drain()["waits"]),
         (&"member".into(), &serde_json::json!([]))
     );
-    // The only other node takes none.
-    for path in ["/v1/nodes/n0/cordon", "/v1/nodes/n1/drain"] {
-        let (status, answer) = post(asked, path);
-        assert_eq!(status, 200, "{path}: {answer}");
-    }
-    let stuck = harness::until(TEST_TIMEOUT, "nothing moves", || {
-        let drain = drain();
-        let waits = all(&drain, "waits");
-        let is_stuck = waits.len() == 1 && waits[0]["state"] == "stuck";
-        (is_stuck && drain["rate"].is_object()).then_some(drain)
-    });
-    assert_eq!(stuck["waits"][0]["shards"], stuck["replicas"], "{stuck}");
-    assert!(stuck["shards"][0]["why"].as_str().unwrap().contains("finds no node"), "{stuck}");
-    assert_eq!(stuck["rate"]["replicas"], 0, "{stuck}");
-    let (status, answer) = post(asked, "/v1/nodes/n0/uncordon");
+    let (status, answer) = post(asked, "/v1/nodes/n1/drain");
     assert_eq!(status, 200, "{answer}");
+    let mut seen = BTreeSet::new();
     let empty = harness::until(TEST_TIMEOUT, "it is empty", || {
         let drain = drain();
+        let waits = all(&drain, "waits");
+        let shards: u64 = waits.iter().map(|wait| wait["shards"].as_u64().unwrap()).sum();
+        assert_eq!(shards, all(&drain, "shards").len() as u64, "each waits for something: {drain}");
+        seen.extend(waits.iter().map(|wait| wait["state"].as_str().unwrap().to_owned()));
         (drain["replicas"] == 0).then_some(drain)
     });
-    assert_eq!(
-        (&empty["waits"], &empty["shards"]),
-        (&serde_json::json!([]), &serde_json::json!([]))
+    assert_eq!((&empty["waits"], &empty["standing"]), (&serde_json::json!([]), &"draining".into()));
+    assert!(
+        seen.contains("moving") || seen.contains("due") || seen.contains("waiting"),
+        "{seen:?}"
     );
     harness::until(TEST_TIMEOUT, "what has left is known", || {
-        (drain()["rate"]["replicas"] == stuck["replicas"]).then_some(())
+        (drain()["rate"]["replicas"].as_u64() > Some(0)).then_some(())
     });
 }

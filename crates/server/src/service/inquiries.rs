@@ -45,6 +45,8 @@ fn ask_all(
     if questions.is_empty() {
         return done(Vec::new());
     }
+    // Who asked waits no longer.
+    let timeout = timeout.min(Duration::from_nanos(runtime.request_timeout_nanos));
     let (left, done) = (questions.len(), Some(Box::new(done) as Box<_>));
     let gathered = Arc::new(Mutex::new(Gathered { answers: Vec::new(), left, done }));
     for (node, question) in questions {
@@ -103,12 +105,12 @@ impl NodeApi {
     }
 
     pub(super) fn ask_decisions(&self, dry: bool, done: Done<Decisions>) {
-        let this = self.again();
+        // Here, not when the last answer is there: that is on the links' thread.
+        let (runtime, mut all) = (self.runtime.clone(), self.show_decisions(dry));
         let question = Question::Decisions { dry };
         self.ask_members(&question, DECISIONS_TIMEOUT, move |answers, down| {
-            let mut all = this.show_decisions(dry);
             all.silent = down;
-            let members = this.runtime.members();
+            let members = runtime.members();
             for (node, answer) in answers {
                 match answer {
                     Ok(Answer::Decisions(more)) => all.add(more),
@@ -120,11 +122,10 @@ impl NodeApi {
     }
 
     pub(super) fn ask_metrics(&self, done: Done<NodeMetrics>) {
-        let this = self.again();
+        let (runtime, own) = (self.runtime.clone(), api::NodeService::metrics_summary(self));
         self.ask_members(&Question::Metrics, ANSWER_TIMEOUT, move |answers, down| {
-            let own = api::NodeService::metrics_summary(&this);
             let mut all = NodeMetrics { nodes: vec![own], silent: down };
-            let members = this.runtime.members();
+            let members = runtime.members();
             for (node, answer) in answers {
                 match answer {
                     Ok(Answer::Metrics(summary)) => all.nodes.push(summary),
@@ -151,9 +152,9 @@ impl NodeApi {
         let questions = by_leader.into_iter();
         let questions = questions.map(|(node, shards)| (node, Question::Shards { shards }));
         let questions = questions.collect();
-        let this = self.again();
+        let runtime = self.runtime.clone();
         ask_all(&self.runtime, questions, ANSWER_TIMEOUT, move |answers| {
-            let members = this.runtime.members();
+            let members = runtime.members();
             let mut page = page;
             for (node, answer) in answers {
                 match answer {
