@@ -40,7 +40,8 @@ bounds, or with settings that contradict each other:
 
 - a listener beyond the loopback address without `insecure`, or two listeners at one address;
 - `peer` without `peer_secret_file`, or at 0.0.0.0 without `advertise`; `join`, or `replicas` above 1, without `peer`;
-- `resp_advertise_port` without `resp`;
+- `resp_advertise_port` without `resp`, or `resp_replica_advertise_port` without `resp_replica`;
+- `resp_replica` without `resp`, or in another `resp_mode` than `cluster`;
 - `input_bytes_max` or `output_bytes_max` below `key_bytes_max` + `value_bytes_max` + 16 KiB.
 
 Settings whose names end in `_ms` take milliseconds, or a time with its unit: `250ms`, `10s`, `5m`, `1h`, `7d`.
@@ -53,8 +54,8 @@ with the program.
 GROUPS = {
     "Identity and data": ["dir", "name", "domain"],
     "Listeners": [
-        "resp", "resp_mode", "resp_advertise_port", "native", "native_error_reason", "http",
-        "insecure",
+        "resp", "resp_mode", "resp_advertise_port", "resp_replica", "resp_replica_advertise_port", "native",
+        "native_error_reason", "http", "insecure",
     ],
     "Cluster": [
         "peer", "join", "advertise", "peer_secret_file", "clock_offset_max_ms", "consistency_check_interval_ms",

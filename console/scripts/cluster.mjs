@@ -1,6 +1,6 @@
 // A cluster of real nodes for the recorder and the browser check: in a directory of its own, on
 // loopback, and ended by the ids of its processes.
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -95,6 +95,39 @@ export async function startCluster(nodes = 3) {
     throw new Error(`${error}\n${output}`, { cause: error });
   }
   return { urls, dir, pid, stop };
+}
+
+/** Whether the binary has `carillon console`. */
+export function hasSimulator() {
+  return spawnSync(binary(), ["console", "--help"], { stdio: "ignore" }).status === 0;
+}
+
+/** Starts `carillon console`, and waits until it answers. */
+export async function startSimulator(/** @type {string[]} */ args = []) {
+  const port = await freeBasePort(1);
+  const child = spawn(binary(), ["console", "--http", `127.0.0.1:${port}`, ...args], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (bytes) => (output += bytes));
+  const ended = new Promise((done) => child.once("exit", done));
+  const url = `http://127.0.0.1:${port}`;
+  const stop = async () => {
+    child.kill("SIGINT");
+    const late = setTimeout(() => child.kill("SIGKILL"), STOP_TIMEOUT_MS);
+    await ended;
+    clearTimeout(late);
+  };
+  try {
+    await until("the simulator answers", async () => {
+      if (child.exitCode !== null) throw new Error(`carillon console has ended:\n${output}`);
+      return (await fetch(`${url}/v1/sim`)).ok;
+    });
+  } catch (error) {
+    await stop();
+    throw new Error(`${error}\n${output}`, { cause: error });
+  }
+  return { url, stop };
 }
 
 /** A request with a JSON body, if there is one; throws what a node answers that is no success. */

@@ -23,6 +23,8 @@ const root = fileURLToPath(new URL("../", import.meta.url));
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 
 /** @typedef {{ status: number, type: string, headers?: Record<string, string>, body: unknown }} Answer */
+/** Answers a request: method, address, body. */
+/** @typedef {(method: string, url: URL, body: any) => { status: number, body: unknown }} Handler */
 /** @typedef {{ name: string, at_ms: number, answers: Record<string, Answer> }} Moment */
 
 /** What the recording has: moments of a cluster, the first of which is shown first. */
@@ -66,6 +68,40 @@ function pass(/** @type {string} */ node, request, response) {
   request.pipe(onward);
 }
 
+/** Keys of the recorded keyspaces, as `fill` in cluster.mjs has written them.
+ * @returns {Answer | undefined} */
+function listedKeys(/** @type {string} */ path) {
+  const { pathname, searchParams } = new URL(path, "http://127.0.0.1");
+  /** @type {Record<string, string[]>} */
+  const all = {
+    0: ["greeting", ...Array.from({ length: 200 }, (_, i) => `user:${i + 1}`)],
+    orders: Array.from({ length: 120 }, (_, i) => `order/${String(i + 1).padStart(5, "0")}`),
+    catalog: Array.from({ length: 120 }, (_, i) => `bell-${i + 1}`),
+  };
+  const keys = pathname.startsWith("/v1/keys/") ? all[pathname.slice("/v1/keys/".length)] : undefined;
+  if (!keys) return undefined;
+  const prefix = searchParams.get("prefix") ?? "";
+  const found = keys.filter((key) => key.startsWith(prefix));
+  const [at, limit] = [Number(searchParams.get("cursor") ?? 0), Number(searchParams.get("limit") ?? 100)];
+  const next = at + limit < found.length ? String(at + limit) : null;
+  return { status: 200, type: "application/json", body: { keys: found.slice(at, at + limit), next } };
+}
+
+/** Answers by a stand-in.
+ * @param {Handler} handler
+ * @param {import("node:http").IncomingMessage} request
+ * @param {import("node:http").ServerResponse} response */
+async function handle(handler, request, response) {
+  let text = "";
+  for await (const chunk of request) text += chunk;
+  const url = new URL(request.url ?? "/", "http://127.0.0.1");
+  const answer = handler(request.method ?? "GET", url, text === "" ? null : JSON.parse(text));
+  response.writeHead(answer.status, {
+    "Content-Type": answer.status < 400 ? "application/json" : "application/problem+json",
+  });
+  response.end(JSON.stringify(answer.body));
+}
+
 /** An answer that is a problem. */
 const problem = (/** @type {string} */ kind, /** @type {number} */ status, /** @type {string} */ detail) => ({
   status,
@@ -82,9 +118,9 @@ const problem = (/** @type {string} */ kind, /** @type {number} */ status, /** @
 
 /**
  * Serves until `close` is called.
- * @param {{ node?: string, moments?: Moment[], port?: number }} options
+ * @param {{ node?: string, moments?: Moment[], port?: number, sim?: Handler, dev?: Handler }} options
  */
-export async function serve({ node, moments, port = 0 }) {
+export async function serve({ node, moments, port = 0, sim, dev }) {
   let moment = moments?.[0];
   let isDown = false;
   let hasStream = true;
@@ -104,13 +140,28 @@ export async function serve({ node, moments, port = 0 }) {
       response.on("close", () => viewers.delete(response));
       return;
     }
-    const answer = /** @type {Answer} */ (
-      (method === "GET" ? moment?.answers[path] : undefined) ??
+    let answer = /** @type {Answer} */ (
+      (method === "GET" ? (moment?.answers[path] ?? listedKeys(path)) : undefined) ??
         problem("unknown-path", 404, `${method} ${path} was not recorded`)
     );
+    if (path === "/v1/status" && typeof answer.body === "object") {
+      const surfaces = [...(sim ? ["sim"] : []), ...(dev ? ["dev"] : [])];
+      answer = { ...answer, body: { ...answer.body, surfaces } };
+    }
     const body = typeof answer.body === "string" ? answer.body : JSON.stringify(answer.body);
     response.writeHead(answer.status, { "Content-Type": answer.type, ...answer.headers });
     response.end(body);
+  }
+
+  /** An event as the stream has it; those that come later get it as well. */
+  function frame(/** @type {Record<string, unknown>} */ event) {
+    const at = String(event["at"] ?? BigInt(Date.now()) << 16n);
+    const json = JSON.stringify({ at, at_ms: Number(BigInt(at) >> 16n), severity: "info", ...event });
+    const hasCursor = !["hello", "gap", "request", "transaction"].includes(String(event["type"]));
+    const id = hasCursor ? `${at}@${event["node"]}` : "";
+    const text = `${hasCursor ? `id: ${id}\n` : ""}data: ${json}\n\n`;
+    backlog.push({ id, text });
+    return text;
   }
 
   const server = createServer((request, response) => {
@@ -118,6 +169,8 @@ export async function serve({ node, moments, port = 0 }) {
     const isApi = path.startsWith("/v1/") || path.startsWith("/metrics");
     if (!isApi) file(path.split("?")[0] ?? "/", response);
     else if (isDown) request.socket.destroy();
+    else if (sim && path.startsWith("/v1/sim")) void handle(sim, request, response);
+    else if (dev && path.startsWith("/v1/dev")) void handle(dev, request, response);
     else if (node) pass(node, request, response);
     else {
       const from = new URL(path, "http://127.0.0.1").searchParams.get("from") ?? "";
@@ -133,14 +186,13 @@ export async function serve({ node, moments, port = 0 }) {
       moment = moments?.find((each) => each.name === name);
       if (!moment) throw new Error(`the recording has no moment "${name}"`);
     },
-    /** Sends an event to all that watch, and to those that come later. */
+    /** Sends events to all that watch, and to those that come later. */
+    emitAll(/** @type {Record<string, unknown>[]} */ events) {
+      const texts = events.map(frame);
+      for (const viewer of viewers) viewer.write(texts.join(""));
+    },
     emit(/** @type {Record<string, unknown>} */ event) {
-      const at = String(event["at"] ?? BigInt(Date.now()) << 16n);
-      const json = JSON.stringify({ at, at_ms: Number(BigInt(at) >> 16n), severity: "info", ...event });
-      const hasCursor = !["hello", "gap", "request", "transaction"].includes(String(event["type"]));
-      const id = hasCursor ? `${at}@${event["node"]}` : "";
-      const text = `${hasCursor ? `id: ${id}\n` : ""}data: ${json}\n\n`;
-      backlog.push({ id, text });
+      const text = frame(event);
       for (const viewer of viewers) viewer.write(text);
     },
     /** Breaks all streams, as a network does. */

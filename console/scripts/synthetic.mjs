@@ -2,6 +2,9 @@
 // whether pages stay legible and quick with a hundred nodes and a thousand shards.
 import { readRecording } from "./serve.mjs";
 
+/** So many keys are listed at most. */
+const KEYS_LISTED_MAX = 20_000;
+
 /** Numbers that look random and are the same each time (mulberry32). */
 function generator(/** @type {number} */ seed) {
   return () => {
@@ -14,9 +17,10 @@ function generator(/** @type {number} */ seed) {
 
 /**
  * A moment as `serve` takes it.
- * @param {{ nodes: number, shards: number, down?: number }} size
+ * @param {{ nodes: number, shards: number, down?: number, keys?: number }} size `keys`: so many in all,
+ * which `/v1/keys/0` lists if they are no more than the console draws one by one
  */
-export function synthetic({ nodes: nodeCount, shards: shardCount, down = 0 }) {
+export function synthetic({ nodes: nodeCount, shards: shardCount, down = 0, keys = 0 }) {
   const [base] = readRecording();
   if (!base) throw new Error("the recording is empty");
   const random = generator(nodeCount * 1000 + shardCount);
@@ -66,7 +70,7 @@ export function synthetic({ nodes: nodeCount, shards: shardCount, down = 0 }) {
       replicas,
       replicas_live: live,
       verdict: live === 3 ? "ok" : live === 2 ? "degraded" : "failing",
-      keys: Math.round(random() * 100_000),
+      keys: keys > 0 ? Math.round(keys / shardCount) : Math.round(random() * 100_000),
       bytes: Math.round(random() ** 3 * 64e6),
     };
   });
@@ -83,6 +87,12 @@ export function synthetic({ nodes: nodeCount, shards: shardCount, down = 0 }) {
   };
   // As a node pages them.
   const PAGE = 1000;
+  for (let at = 0; at < keys && keys <= KEYS_LISTED_MAX; at += PAGE) {
+    const page = Array.from({ length: Math.min(PAGE, keys - at) }, (_, i) => `user:${at + i}`);
+    const path = `/v1/keys/0?limit=${PAGE}${at === 0 ? "" : `&cursor=${at}`}`;
+    const next = at + PAGE < keys ? String(at + PAGE) : null;
+    answers[path] = { status: 200, type: "application/json", body: { keys: page, next } };
+  }
   for (let at = 0; at < shards.length; at += PAGE) {
     const page = shards.slice(at, at + PAGE);
     const next = at + PAGE < shards.length ? (page.at(-1)?.id ?? null) : null;

@@ -101,6 +101,18 @@ def use(name, r, other):
                 p.set("before", 1).flushdb().set("after", 2).get("before").dbsize()
                 same([True, True, True, None, 1], p.execute())
             same([b"after"], own.keys("*"))
+            # Pipelines are transactions by default: whatever stands in them, in any order.
+            library = f"#!lua name=lib{name}\nredis.register_function('incr{name}', function(k) return redis.call('INCR', k[1]) end)"
+            with own.pipeline() as p:
+                p.keys("*").set("new", 1).dbsize().delete("after").keys("*").function_load(library, replace=True)
+                p.fcall(f"incr{name}", 1, "new").client_getname().script_load("return 1").function_delete(f"lib{name}")
+                p.fcall(f"incr{name}", 1, "new").get("new")
+                said = p.execute(raise_on_error=False)
+            assert isinstance(said.pop(10), redis.ResponseError), said
+            sha = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
+            said = [reply.encode() if isinstance(reply, str) else reply for reply in said]
+            same([[b"after"], True, 2, 1, [b"new"], f"lib{name}".encode(), 2, None, sha.encode(), True, b"2"],
+                 [True if reply == b"OK" else reply for reply in said])
             own.flushdb()
         # Whichever shards the keys lie in.
         with r.pipeline() as p:

@@ -4,6 +4,7 @@
   mode cluster   the cluster clients of redis-py, ioredis and go-redis, all at once: what they can
                  do, then writes while the node that leads most is killed with -9 and started again;
                  nothing acknowledged is lost, and no error comes that a client would not retry
+  replicas       the same clients, where nodes have listeners for replicas: they find and use them
   mode any       redis-py and ioredis as for a lone server, through each of the nodes; transactions
                  that are gone through step by step; lookups that a request names; scripts
 """
@@ -31,6 +32,13 @@ CLIENTS = {
     "redis-py pubsub": [PYTHON, HERE / "redis_py_pubsub.py"],
     "ioredis": ["node", HERE / "ioredis/cluster.js"],
     "go-redis": [ROOT / "target/clients/goredis", "cluster"],
+}
+
+
+REPLICAS = {
+    "redis-py replicas": [PYTHON, HERE / "redis_py_replicas.py"],
+    "ioredis replicas": ["node", HERE / "ioredis/replicas.js"],
+    "go-redis replicas": [ROOT / "target/clients/goredis", "replicas"],
 }
 
 
@@ -99,6 +107,28 @@ def cluster_mode(report):
                     client.process.kill()
     report.passed += sum(client.passed for client in clients)
     report.failed += sum(client.failed for client in clients)
+
+
+def replicas(report):
+    """Clients that ask for replicas."""
+    with Cluster(flags="--resp-mode cluster", replicas=True) as cluster:
+        cluster.until("a listener for each", lambda node: shown_replicas(node) == len(cluster.nodes))
+        clients = [Client(name, command, cluster.addresses) for name, command in REPLICAS.items()]
+        for client in clients:
+            client.until(None)
+            if client.process.wait(60) and not client.failed:
+                print(f"  FAIL {client.name} ended with an error")
+                client.failed += 1
+        report.passed += sum(client.passed for client in clients)
+        report.failed += sum(client.failed for client in clients)
+
+
+def shown_replicas(node):
+    """How many replicas a node shows."""
+    link = node.connect()
+    ports = {each[1] for entry in link.call("CLUSTER", "SLOTS") for each in entry[3:]}
+    link.close()
+    return len(ports)
 
 
 def while_one_leads(cluster, key, check):
@@ -292,9 +322,10 @@ def same(expected, actual):
 
 
 def main():
-    """Both modes."""
+    """Both modes, and listeners for replicas."""
     report = Report("cluster clients")
     report.run("mode cluster", cluster_mode, report)
+    report.run("replicas", replicas, report)
     report.run("mode any", any_mode, report)
     report.finish()
 

@@ -11,6 +11,8 @@ import time
 from play import Op
 
 PLAIN_KEYS = ["a", "b", "key:1", "key:2", "key:3", "", "k\x00\xff\r\n".encode("latin-1"), "K"]
+# A library with one function.
+LIBRARY = "#!lua name=lib\nredis.register_function('get', function(k) return redis.call('GET', k[1]) end)"
 TAGGED_KEYS = ["{t}1", "{t}2", "{t}3", "x{t}", "{t}"]
 LCS_KEYS = ["{l}1", "{l}2", "{l}3"]
 INTEGERS = [
@@ -327,20 +329,24 @@ class Generator:
         late = self.maybe(0.3)
         if not late and self.maybe(0.2):
             makers.append(self.transfer)
+        # What looks through the keyspace, or concerns the connection, stands anywhere among the others.
+        one = self.pick(TAGGED_KEYS)
         if late:
-            # Values that go from shard to shard do not stand beside what runs behind the others.
-            makers[-1] = self.lcs
-            makers.remove(self.many)
+            makers.append(self.lcs)
+        asks = [("DBSIZE",), ("KEYS", one), ("CLIENT", "SETNAME", self.pick(["me", "you", ""])),
+                ("CLIENT", "GETNAME"), ("MEMORY", "USAGE", "{none}"), ("GET", one),
+                ("EVAL", "return redis.call('GET', KEYS[1])", "1", one), ("SCRIPT", "KILL"),
+                ("FUNCTION", "LOAD", "REPLACE", LIBRARY), ("FUNCTION", "DELETE", "lib"), ("FUNCTION", "LIST"),
+                ("FCALL", "get", "1", one), ("SCRIPT", "EXISTS", "0" * 40)]
         for _ in range(self.random.randint(0, 6)):
             made = self.pick(makers)()
             made = made.commands if isinstance(made, Op) else [made]
             # Rules are for replies as a whole, and there is one for this.
             commands += [command for command in made if command[0] != "INCRBYFLOAT"]
+            if late and self.maybe(0.5):
+                commands.append(self.pick(asks))
         if late:
-            one = self.pick(TAGGED_KEYS)
-            behind = [("DBSIZE",), ("KEYS", one), ("CLIENT", "SETNAME", self.pick(["me", "you", ""])),
-                      ("CLIENT", "GETNAME"), ("MEMORY", "USAGE", "{none}"), ("GET", one)]
-            commands += [self.pick(behind) for _ in range(self.random.randint(1, 4))]
+            commands += [self.pick(asks) for _ in range(self.random.randint(1, 4))]
         self.key_pool = pool
         if self.maybe(0.2):
             wrong = [("WATCH", "{t}1"), ("MULTI",), ("GET",), ("NOSUCH", "x"), ("PING",)]

@@ -14,16 +14,21 @@ REST_SECONDS = 2.0
 class Cluster(Started):
     """Nodes in directories of their own. The first founds the cluster, the others join it."""
 
-    def __init__(self, count=3, flags=""):
+    def __init__(self, count=3, flags="", replicas=False):
         # All at once, so that they differ.
-        ports = free_ports(3 * count)
-        self.peers, self.clients = ports[:count], list(zip(ports[count::2], ports[count + 1 :: 2]))
+        ports = free_ports(4 * count)
+        # Where clients that ask for replicas connect, if they can.
+        self.replicas = [ports.pop() for _ in range(count)] if replicas else []
+        self.peers, pairs = ports[:count], ports[count : 3 * count]
+        self.clients = list(zip(pairs[::2], pairs[1::2]))
         self.nodes = [self.node(number, flags) for number in range(count)]
 
     def node(self, number, flags):
         """A node that is not started yet."""
         others = ",".join(f"127.0.0.1:{port}" for port in self.peers if port != self.peers[number])
         join = f"--join {others}" if number else ""
+        if self.replicas:
+            flags += f" --resp-replica 127.0.0.1:{self.replicas[number]}"
         server = Server(
             f"{shlex.quote(CARILLON)} start --dir {{dir}} --name n{number + 1} "
             f"--resp 127.0.0.1:{{resp}} --native off --http 127.0.0.1:{{http}} "

@@ -4,7 +4,7 @@
 `bench rearrange` plays it, small: a fourth node joins three; and five nodes are parted, two from
 three, while a shard is cut, which takes root (without it that play fails, or is skipped by
 CARILLON_TESTS_WITHOUT_ROOT=1). Here its files are read by somebody who knows only what the front
-page of crates/bench/src/rearrange/timeline.rs says: the JSON has every field, its numbers fit
+page of crates/bench/src/bin/bench/rearrange/timeline.rs says: the JSON has every field, its numbers fit
 together, and the picture is well-formed XML with everything in it that it is a picture of. Then
 lies are told in the JSON, each of which must be found. How fast all was is not judged: the machine
 may be busy (docs/performance.md has the figures).

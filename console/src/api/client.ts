@@ -5,6 +5,8 @@ import { readProblem, unreachable } from "./problem";
 import type {
   ClusterVersion,
   Decisions,
+  Drain,
+  KeyPage,
   Keyspace,
   LookupForm,
   LookupName,
@@ -64,11 +66,11 @@ export class Api {
   }
 
   status(signal?: AbortSignal): Promise<Status> {
-    return this.#json("GET", "/v1/status", undefined, signal);
+    return this.json("GET", "/v1/status", undefined, signal);
   }
 
   nodes(signal?: AbortSignal): Promise<Nodes> {
-    return this.#json("GET", "/v1/nodes", undefined, signal);
+    return this.json("GET", "/v1/nodes", undefined, signal);
   }
 
   /** All shards, page by page; `isWhole` is false if there are more than the limit of pages. */
@@ -77,7 +79,7 @@ export class Api {
     let after: number | null = null;
     for (let page = 1; ; page++) {
       const query: string = after === null ? "" : `?after=${after}`;
-      const found: Shards = await this.#json("GET", `/v1/shards${query}`, undefined, signal);
+      const found: Shards = await this.json("GET", `/v1/shards${query}`, undefined, signal);
       shards.push(...found.shards);
       after = found.next;
       if (after === null || page === SHARD_PAGES_MAX) {
@@ -87,16 +89,16 @@ export class Api {
   }
 
   async keyspaces(signal?: AbortSignal): Promise<Keyspace[]> {
-    const found: { keyspaces: Keyspace[] } = await this.#json("GET", "/v1/keyspaces", undefined, signal);
+    const found: { keyspaces: Keyspace[] } = await this.json("GET", "/v1/keyspaces", undefined, signal);
     return found.keyspaces;
   }
 
   createKeyspace(keyspace: NewKeyspace): Promise<Keyspace> {
-    return this.#json("POST", "/v1/keyspaces", keyspace);
+    return this.json("POST", "/v1/keyspaces", keyspace);
   }
 
   alterKeyspace(name: string, change: Omit<NewKeyspace, "name" | "placement">): Promise<Keyspace> {
-    return this.#json("PATCH", `/v1/keyspaces/${encodeURIComponent(name)}`, change);
+    return this.json("PATCH", `/v1/keyspaces/${encodeURIComponent(name)}`, change);
   }
 
   async dropKeyspace(name: string): Promise<void> {
@@ -104,23 +106,28 @@ export class Api {
   }
 
   decisions(dry: boolean, signal?: AbortSignal): Promise<Decisions> {
-    return this.#json("GET", dry ? "/v1/decisions?dry=true" : "/v1/decisions", undefined, signal);
+    return this.json("GET", dry ? "/v1/decisions?dry=true" : "/v1/decisions", undefined, signal);
   }
 
   nodeAction(node: string, action: NodeAction): Promise<NodeAdminState> {
-    return this.#json("POST", `/v1/nodes/${encodeURIComponent(node)}/${action}`, {});
+    return this.json("POST", `/v1/nodes/${encodeURIComponent(node)}/${action}`, {});
+  }
+
+  /** Why a drain takes so long. */
+  drain(node: string, signal?: AbortSignal): Promise<Drain> {
+    return this.json("GET", `/v1/nodes/${encodeURIComponent(node)}/drain`, undefined, signal);
   }
 
   raiseClusterVersion(): Promise<ClusterVersion> {
-    return this.#json("POST", "/v1/level", {});
+    return this.json("POST", "/v1/level", {});
   }
 
   split(shard: number, at?: number | string): Promise<{ shard: number; right: number; at: number | string }> {
-    return this.#json("POST", `/v1/shards/${shard}/split`, at === undefined ? {} : { at });
+    return this.json("POST", `/v1/shards/${shard}/split`, at === undefined ? {} : { at });
   }
 
   merge(shard: number): Promise<{ shard: number; right: number; moves: boolean }> {
-    return this.#json("POST", `/v1/shards/${shard}/merge`, {});
+    return this.json("POST", `/v1/shards/${shard}/merge`, {});
   }
 
   /** How the owner of a key is found: by one lookup, or by each. */
@@ -133,7 +140,7 @@ export class Api {
     const words = [options.lookup ?? "", options.form ?? "", options.images === false ? "noimages" : ""];
     const lookup = words.filter((word) => word !== "").join("+");
     const query = lookup === "" ? "" : `?lookup=${lookup}`;
-    return this.#json("GET", `/v1/route/${place(keyspace, key)}${query}`, undefined, signal);
+    return this.json("GET", `/v1/route/${place(keyspace, key)}${query}`, undefined, signal);
   }
 
   /** The value of a key, now or as of a time in milliseconds or a version. */
@@ -148,6 +155,21 @@ export class Api {
       etag: response.headers.get("etag"),
       route: response.headers.get("carillon-route"),
     };
+  }
+
+  /** A page of keys, of a keyspace of any placement. */
+  keys(
+    keyspace: string,
+    { prefix, limit, cursor }: { prefix?: Uint8Array; limit?: number; cursor?: string | null } = {},
+    signal?: AbortSignal,
+  ): Promise<KeyPage> {
+    const words = [
+      ...(prefix && prefix.length > 0 ? [`prefix=${encodeKey(prefix)}`] : []),
+      ...(limit === undefined ? [] : [`limit=${limit}`]),
+      ...(cursor === null || cursor === undefined ? [] : [`cursor=${encodeURIComponent(cursor)}`]),
+    ];
+    const query = words.length === 0 ? "" : `?${words.join("&")}`;
+    return this.json("GET", `/v1/keys/${encodeURIComponent(keyspace)}${query}`, undefined, signal);
   }
 
   async put(keyspace: string, key: Uint8Array, value: Uint8Array, options: PutOptions = {}): Promise<void> {
@@ -168,7 +190,7 @@ export class Api {
   }
 
   txn(request: TxnRequest, signal?: AbortSignal): Promise<TxnAnswer> {
-    return this.#json("POST", "/v1/txn", request, signal);
+    return this.json("POST", "/v1/txn", request, signal);
   }
 
   /** The text of `/metrics`. */
@@ -176,7 +198,8 @@ export class Api {
     return (await this.#send("GET", "/metrics", null, {}, signal)).text();
   }
 
-  async #json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  /** Any request with JSON both ways. */
+  async json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
     const response =
       body === undefined
         ? await this.#send(method, path, null, {}, signal)

@@ -49,6 +49,8 @@ export interface Status {
   log: { bytes: number; segments: number; bytes_since_checkpoint: number; checkpoint_at_ms: number };
   recovered: string;
   warnings: string[];
+  /** What else the server answers: `sim`, `dev`. Older nodes do not say. */
+  surfaces?: string[];
 }
 
 export type NodeState = "up" | "suspected" | "down" | "left";
@@ -92,6 +94,27 @@ export interface NodeAdminState {
   replicas: number;
   leads: number;
   data_bytes: number;
+}
+
+/** `GET /v1/nodes/{node}/drain`: how far a drain is, and what it waits for. */
+export interface Drain {
+  id: string;
+  name: string | null;
+  standing: AdminState;
+  replicas: number;
+  leads: number;
+  data_bytes: number;
+  rate: { over_ms: number; replicas: number; bytes: number } | null;
+  waits: { state: string; shards: number; why: string }[];
+  shards: {
+    shard: number;
+    keyspace: string | null;
+    leads: boolean;
+    bytes: number;
+    state: string;
+    why: string;
+  }[];
+  silent: { id: string; name: string; why: string }[];
 }
 
 export type ReplicaRole = "voter" | "learner" | "outgoing";
@@ -225,6 +248,12 @@ export interface Route {
 
 /** Bytes in JSON: text, or base64 where they are no UTF-8. */
 export type JsonBytes = string | { base64: string };
+
+/** `GET /v1/keys/{keyspace}`: one page. */
+export interface KeyPage {
+  keys: JsonBytes[];
+  next: string | null;
+}
 
 export type TxnCondition = { key: JsonBytes } & (
   { exists: boolean } | { value: JsonBytes } | { version: string }

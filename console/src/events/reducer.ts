@@ -111,11 +111,16 @@ function decide(model: Model, event: ClusterEvent): Model {
   return { ...model, cuts: { ...model.cuts, [right]: at } };
 }
 
+/** Where a shard is cut, as an event says it: a slot, or a key, whose bytes may be no text. */
+function placeOf(value: unknown): number | string | undefined {
+  return typeof value === "number" || typeof value === "string" ? value : undefined;
+}
+
 function split(model: Model, event: ClusterEvent): Model {
   const right = number(event.fields, "right");
   if (right === null || model.shards.some((shard) => shard.id === right)) return model;
   const shard = model.shards.find((each) => each.id === event.shard);
-  const at = model.cuts[right];
+  const at = placeOf(event.fields["cut"]) ?? model.cuts[right];
   const halves = shard && at !== undefined ? cut(model, shard, at) : null;
   if (!shard || !halves) return model;
   const generation = shard.generation + 1;

@@ -5,16 +5,24 @@
  * never the only sign: names stand beside it, and what is hovered or focused stands out.
  */
 
-export type Theme = "dark" | "light" | "contrast";
+export type Theme = "dark" | "light" | "contrast" | "safe";
 
 const DARK = ["#5aa9f0", "#f0a83c", "#3fc39a", "#c8fa9e", "#b16512", "#c53c8e", "#795fe2", "#ecd0ff"];
 const LIGHT = ["#0b63b5", "#b86a00", "#0a8a63", "#04465d", "#6c0812", "#3c0591", "#8089b7", "#6a5526"];
 
-const BASES: Record<Theme, readonly string[]> = { dark: DARK, light: LIGHT, contrast: DARK };
+/** The eight colours of Okabe and Ito, black given up for a pale grey on the dark ground. */
+const SAFE = ["#56b4e9", "#e69f00", "#009e73", "#f0e442", "#3b8fd4", "#d55e00", "#cc79a7", "#d9d9d9"];
+
+const BASES: Record<Theme, readonly string[]> = { dark: DARK, light: LIGHT, contrast: DARK, safe: SAFE };
 /** How far each round of eight goes towards black or white. */
 const ROUNDS = [0, -0.3, 0.38];
 
-export const NOBODY: Record<Theme, string> = { dark: "#5b6475", light: "#9aa1ad", contrast: "#9a9a9a" };
+export const NOBODY: Record<Theme, string> = {
+  dark: "#5b6475",
+  light: "#9aa1ad",
+  contrast: "#9a9a9a",
+  safe: "#6c7686",
+};
 
 /** Mixes a colour with black (negative) or white (positive). */
 export function shade(hex: string, by: number): string {
@@ -53,6 +61,7 @@ const HEAT: Record<Theme, readonly string[]> = {
   dark: ["#1b2030", "#3d2c6b", "#8a3a80", "#d9584f", "#f59f3d", "#fbe9a0"],
   light: ["#eef0f4", "#f5dfa8", "#f2ab5a", "#d9643f", "#93346a", "#3b1d5e"],
   contrast: ["#000000", "#3a1f78", "#9a2f8a", "#ef5340", "#ffae3b", "#fffbd0"],
+  safe: ["#10151f", "#123c63", "#2a6fa3", "#7fa6b5", "#d9c56a", "#fff3a8"],
 };
 
 export function heat(part: number, theme: Theme): string {

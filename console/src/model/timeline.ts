@@ -9,6 +9,24 @@ import type { Model } from "./model";
 /** With one reading in 2 s: half an hour. */
 export const POINTS_MAX = 900;
 
+/** A link of the node that answers: bytes a second. */
+export interface PeerTraffic {
+  id: string;
+  name: string;
+  isConnected: boolean;
+  inBytes: number;
+  outBytes: number;
+  roundTripSeconds: number | null;
+}
+
+interface PeerReading {
+  name: string;
+  isConnected: boolean;
+  inBytes: number;
+  outBytes: number;
+  roundTripSeconds: number | null;
+}
+
 export interface Reading {
   atMs: number;
   commands: number;
@@ -24,6 +42,7 @@ export interface Reading {
   fsync: Map<number, number>;
   lookups: Map<number, number>;
   uptimeKey: number;
+  peers: ReadonlyMap<string, PeerReading>;
 }
 
 export interface TimePoint {
@@ -48,6 +67,8 @@ export interface TimePoint {
   nodesDown: number;
   shardsWithoutLeader: number;
   shardsUnderReplicated: number;
+  /** Recordings of older consoles have none. */
+  peers?: readonly PeerTraffic[];
 }
 
 export function readMetrics(text: string, atMs: number): Reading {
@@ -68,7 +89,44 @@ export function readMetrics(text: string, atMs: number): Reading {
     fsync: buckets(samples, "carillon_fsync_seconds"),
     lookups: buckets(samples, "carillon_lookup_seconds"),
     uptimeKey: of("log_written_bytes_total"),
+    peers: readPeers(samples),
   };
+}
+
+function readPeers(samples: readonly Sample[]): Map<string, PeerReading> {
+  const peers = new Map<string, PeerReading>();
+  for (const { name, labels, value } of samples) {
+    const id = labels["peer"];
+    if (id === undefined || !name.startsWith("carillon_peer_")) continue;
+    const peer = peers.get(id) ?? {
+      name: labels["name"] ?? id,
+      isConnected: false,
+      inBytes: 0,
+      outBytes: 0,
+      roundTripSeconds: null,
+    };
+    if (name === "carillon_peer_connected") peer.isConnected = value === 1;
+    if (name === "carillon_peer_round_trip_seconds") peer.roundTripSeconds = value;
+    if (name === "carillon_peer_bytes_total") {
+      if (labels["direction"] === "received") peer.inBytes += value;
+      else peer.outBytes += value;
+    }
+    peers.set(id, peer);
+  }
+  return peers;
+}
+
+function peersBetween(before: Reading, now: Reading, seconds: number): PeerTraffic[] {
+  return [...now.peers].map(([id, peer]) => {
+    const old = before.peers.get(id);
+    const rate = (a: number, b: number | undefined) => Math.max(0, (a - (b ?? a)) / seconds);
+    return {
+      id,
+      ...peer,
+      inBytes: rate(peer.inBytes, old?.inBytes),
+      outBytes: rate(peer.outBytes, old?.outBytes),
+    };
+  });
 }
 
 /** What happened between two readings; `null` if the node was restarted between them. */
@@ -97,6 +155,7 @@ export function point(before: Reading, now: Reading, model: Model): TimePoint | 
     nodesDown: model.nodes.filter((node) => node.state === "down").length,
     shardsWithoutLeader: model.shards.filter((shard) => shard.leader === null).length,
     shardsUnderReplicated: model.shards.filter((shard) => shard.replicas_live < shard.replicas_wanted).length,
+    peers: peersBetween(before, now, seconds),
   };
 }
 

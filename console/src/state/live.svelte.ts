@@ -11,9 +11,12 @@ import { applyEvent, RESHAPES } from "../events/reducer";
 import { addSample, NO_SAMPLES, samplesUntil, type Samples } from "../events/samples";
 import { EventStream, type StreamState } from "../events/stream";
 import { GAP, SAMPLE_TYPES, type ClusterEvent } from "../events/types";
+import { decodeEvents, isEventFile } from "../model/eventfile";
 import { modelAt, remember } from "../model/history";
 import { applyAnswer, EMPTY, type Answer, type Model } from "../model/model";
 import { decodeRecording, encodeRecording, RECORDING_FORMAT, type Recording } from "../model/recording";
+import { DevCluster } from "./dev.svelte";
+import { Simulation } from "./sim.svelte";
 import { appendPoint, point, readMetrics, type Reading, type TimePoint } from "../model/timeline";
 
 /** How often each resource is asked for, in milliseconds. */
@@ -28,10 +31,17 @@ export const INTERVALS = {
 /** How long after an event that reshapes shards they are asked for. */
 const RESHAPE_DELAY_MS = 150;
 
+/** What stands for the directory of a node that is simulated. */
+const SIMULATED = "simulated";
+
 type Resource = keyof typeof INTERVALS;
 
 export class Live {
   readonly api: Api;
+  /** The simulation behind the page, if there is one. */
+  readonly sim: Simulation;
+  /** Nodes of `carillon dev`, if the page came from one. */
+  readonly dev: DevCluster;
   #present = $state.raw<Model>(EMPTY);
   history = $state.raw<readonly Model[]>([]);
   events = $state.raw<readonly ClusterEvent[]>([]);
@@ -44,12 +54,17 @@ export class Live {
   pickedMs = $state<number | null>(null);
   /** Set while a recording is shown instead of the cluster. */
   recording = $state.raw<Recording | null>(null);
+  /** What is wrong with the recording, though it can be shown. */
+  notes = $state.raw<readonly string[]>([]);
   nowMs = $state(Date.now());
 
   #polls: Poll<unknown>[] = [];
   #pollOf = new Map<Resource, Poll<unknown>>();
   #stream: EventStream | undefined;
   #sampling = 0;
+  #isMet = false;
+  /** How to end what was found besides. */
+  #ends: (() => void)[] = [];
   /** When the stream began, by the asked node's hybrid clock. */
   #helloAt = "";
   #reading: Reading | undefined;
@@ -58,6 +73,13 @@ export class Live {
 
   constructor(api = new Api()) {
     this.api = api;
+    this.sim = new Simulation(api, () => this.restart());
+    this.dev = new DevCluster(api);
+  }
+
+  /** The cluster's time: the browser's clock, or that of the simulation. */
+  now(): number {
+    return this.sim.clockMs() ?? Date.now();
   }
 
   /** What views show. */
@@ -109,7 +131,10 @@ export class Live {
     this.#poll(
       "status",
       (signal) => this.api.status(signal),
-      (value) => this.#answer({ kind: "status", value }),
+      (value) => {
+        this.#meet(value.surfaces ?? [value.dir === SIMULATED ? "sim" : "dev"]);
+        this.#answer({ kind: "status", value });
+      },
     );
     this.#poll(
       "nodes",
@@ -140,15 +165,41 @@ export class Live {
       for (const poll of this.#polls) poll.setHidden(document.hidden);
     };
     document.addEventListener("visibilitychange", onVisibility);
-    this.#clock = setInterval(() => (this.nowMs = Date.now()), 1000);
+    this.#clock = setInterval(() => (this.nowMs = this.now()), 1000);
     this.#follow();
+
     return () => {
       document.removeEventListener("visibilitychange", onVisibility);
       for (const poll of this.#polls) poll.stop();
       clearInterval(this.#clock);
       clearTimeout(this.#reshape);
       this.#stream?.stop();
+      for (const end of this.#ends.splice(0)) end();
     };
+  }
+
+  /** Looks once for what the server answers besides. */
+  #meet(surfaces: readonly string[]): void {
+    if (this.#isMet) return;
+    this.#isMet = true;
+    if (surfaces.includes("sim")) this.#ends.push(this.sim.start());
+    else this.sim.isMissing = true;
+    if (surfaces.includes("dev")) this.#ends.push(this.dev.start());
+  }
+
+  /** Forgets all: another simulation has begun. */
+  restart(): void {
+    this.#present = EMPTY;
+    this.history = [];
+    this.events = [];
+    this.samples = NO_SAMPLES;
+    this.points = [];
+    this.pickedMs = null;
+    this.#reading = undefined;
+    this.#helloAt = "";
+    this.nowMs = this.now();
+    this.#follow(true);
+    for (const poll of this.#polls) poll.refresh();
   }
 
   /** Asks for resources at once, after something was changed. */
@@ -182,14 +233,22 @@ export class Live {
     });
   }
 
-  /** Shows a recording; throws if it is none. */
+  /** Shows a recording of a page or of `carillon record`; throws if it is none. */
   load(text: string): void {
-    this.recording = decodeRecording(text);
+    if (isEventFile(text)) {
+      const { recording, notes } = decodeEvents(text);
+      this.recording = recording;
+      this.notes = notes;
+    } else {
+      this.recording = decodeRecording(text);
+      this.notes = [];
+    }
     this.pickedMs = this.span.fromMs;
   }
 
   leaveRecording(): void {
     this.recording = null;
+    this.notes = [];
     this.pickedMs = null;
   }
 
@@ -214,7 +273,7 @@ export class Live {
   }
 
   #answer(answer: Answer): void {
-    this.#keep(applyAnswer(this.#present, answer, Date.now()));
+    this.#keep(applyAnswer(this.#present, answer, this.now()));
   }
 
   #keep(model: Model): void {
@@ -224,7 +283,7 @@ export class Live {
   }
 
   #metrics(text: string): void {
-    const now = readMetrics(text, Date.now());
+    const now = readMetrics(text, this.now());
     const next = this.#reading ? point(this.#reading, now, this.#present) : null;
     this.#reading = now;
     if (next) this.points = appendPoint(this.points, next);
@@ -252,8 +311,8 @@ export class Live {
   }
 
   /** Begins the stream, or begins it anew with another filter, behind the last event. */
-  #follow(): void {
-    const cursor = this.#stream?.cursor ?? "";
+  #follow(isAnew = false): void {
+    const cursor = isAnew ? "" : (this.#stream?.cursor ?? "");
     this.#stream?.stop();
     const samples = this.#sampling;
     this.#stream = new EventStream({

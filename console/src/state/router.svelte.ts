@@ -9,6 +9,7 @@ export const VIEWS = [
   "transactions",
   "timeline",
   "events",
+  "simulator",
   "tour",
 ] as const;
 export type ViewName = (typeof VIEWS)[number];
@@ -22,6 +23,7 @@ export const VIEW_NAMES: Record<ViewName, string> = {
   transactions: "Transactions",
   timeline: "Timeline",
   events: "Events",
+  simulator: "Simulator",
   tour: "How it works",
 };
 

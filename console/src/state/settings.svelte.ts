@@ -2,7 +2,7 @@
 
 import type { Theme } from "../model/palette";
 
-export const THEMES = ["system", "dark", "light", "contrast"] as const;
+export const THEMES = ["system", "dark", "light", "contrast", "safe"] as const;
 export type ThemeChoice = (typeof THEMES)[number];
 export const MOTIONS = ["system", "on", "off"] as const;
 export type MotionChoice = (typeof MOTIONS)[number];
@@ -15,9 +15,20 @@ export interface Choices {
   labels: number;
   /** Requests a second that are sampled while a view shows samples. */
   samples: number;
+  /** Layers of the ring that are off, with commas between, and how its shards are placed. */
+  hide: string;
+  view: "" | "physical";
 }
 
-export const DEFAULTS: Choices = { theme: "system", motion: "system", lines: 1, labels: 1, samples: 20 };
+export const DEFAULTS: Choices = {
+  theme: "system",
+  motion: "system",
+  lines: 1,
+  labels: 1,
+  samples: 20,
+  hide: "",
+  view: "",
+};
 const STORE = "carillon-console";
 
 /** Reads choices that were stored; what makes no sense becomes the default. */
@@ -38,7 +49,32 @@ export function readChoices(text: string | null): Choices {
     lines: within(stored.lines, 0.5, 3, DEFAULTS.lines),
     labels: within(stored.labels, 0.5, 3, DEFAULTS.labels),
     samples: within(stored.samples, 1, 1000, DEFAULTS.samples),
+    hide: typeof stored.hide === "string" && /^[a-z,]*$/.test(stored.hide) ? stored.hide : DEFAULTS.hide,
+    view: oneOf(stored.view, ["", "physical"] as const, DEFAULTS.view),
   };
+}
+
+/** Choices that stand in the address of every view, so that a link shows the same picture. */
+export const LINKED = ["theme", "motion", "lines", "labels"] as const;
+
+/** These choices as parameters of an address; what is as usual is left out: "". */
+export function toParams(choices: Choices): Record<string, string> {
+  return Object.fromEntries(
+    LINKED.map((name) => [name, choices[name] === DEFAULTS[name] ? "" : String(choices[name])]),
+  );
+}
+
+/** Choices with those that an address names; what makes no sense there is left as it was. */
+export function withParams(choices: Choices, params: Readonly<Record<string, string>>): Choices {
+  const named: Record<string, unknown> = { ...choices };
+  for (const name of LINKED) {
+    const value = params[name];
+    if (value === undefined) continue;
+    const read = typeof DEFAULTS[name] === "number" ? Number(value) : value;
+    const judged = readChoices(JSON.stringify({ ...choices, [name]: read }));
+    if (judged[name] === read) named[name] = read;
+  }
+  return named as unknown as Choices;
 }
 
 class Settings {
@@ -74,6 +110,12 @@ class Settings {
     } catch {
       // As above.
     }
+  }
+
+  /** Takes over what an address names, without remembering it. */
+  adopt(params: Readonly<Record<string, string>>): void {
+    const next = withParams(this.choices, params);
+    if (JSON.stringify(next) !== JSON.stringify(this.choices)) this.choices = next;
   }
 
   get theme(): Theme {

@@ -22,8 +22,15 @@ const PROPERTIES = [
   "display",
 ] as const;
 
+/** Dots that are drawn on a canvas over the picture, and stand in a file as a path. */
+export interface Extra {
+  color: string;
+  d: string;
+  width: number;
+}
+
 /** The text of an SVG file: styles are written into attributes, and scripts' traces left out. */
-export function standalone(svg: SVGSVGElement, background: string): string {
+export function standalone(svg: SVGSVGElement, background: string, extras: readonly Extra[] = []): string {
   const copy = svg.cloneNode(true) as SVGSVGElement;
   const from = [svg, ...svg.querySelectorAll("*")];
   const to = [copy, ...copy.querySelectorAll("*")];
@@ -49,18 +56,30 @@ export function standalone(svg: SVGSVGElement, background: string): string {
     ground.setAttribute(name, value);
   }
   copy.prepend(ground);
+  for (const extra of extras) {
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    const attributes = { d: extra.d, stroke: extra.color, "stroke-width": String(extra.width) };
+    for (const [name, value] of Object.entries({ ...attributes, "stroke-linecap": "round", fill: "none" })) {
+      path.setAttribute(name, value);
+    }
+    copy.append(path);
+  }
   return new XMLSerializer().serializeToString(copy);
 }
 
-export function exportSvg(svg: SVGSVGElement, name: string): void {
+export function exportSvg(svg: SVGSVGElement, name: string, extras: readonly Extra[] = []): void {
   const ground = getComputedStyle(document.documentElement).backgroundColor;
-  download(`${name}.svg`, new Blob([standalone(svg, ground)], { type: "image/svg+xml" }));
+  download(`${name}.svg`, new Blob([standalone(svg, ground, extras)], { type: "image/svg+xml" }));
 }
 
 /** PNG with 2000 pixels a side. */
-export async function exportPng(svg: SVGSVGElement, name: string): Promise<void> {
+export async function exportPng(
+  svg: SVGSVGElement,
+  name: string,
+  extras: readonly Extra[] = [],
+): Promise<void> {
   const ground = getComputedStyle(document.documentElement).backgroundColor;
-  const url = URL.createObjectURL(new Blob([standalone(svg, ground)], { type: "image/svg+xml" }));
+  const url = URL.createObjectURL(new Blob([standalone(svg, ground, extras)], { type: "image/svg+xml" }));
   try {
     const image = new Image();
     await new Promise<void>((done, failed) => {

@@ -1,11 +1,17 @@
 // The console as nodes serve it, on a real cluster of three: what is done in the page is done in the
 // cluster.
-import { call, fill, put, startCluster, until } from "../../scripts/cluster.mjs";
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { binary, call, fill, put, startCluster, until } from "../../scripts/cluster.mjs";
+import { serve } from "../../scripts/serve.mjs";
 import { equal, holds, quiet } from "./checks.mjs";
 import { openPage } from "./page.mjs";
 
-/** A node may have no event stream yet: the page says so, and the browser logs the 404. */
-const isKnown = (/** @type {string} */ text) => text.includes("/v1/events") && text.includes("404");
+/** A node that does not say what it has besides is asked, and the browser logs the 404. */
+const isKnown = (/** @type {string} */ text) => /\/v1\/(sim|dev)\b/.test(text) && text.includes("404");
+/** A node that is killed is seen to be in trouble within this time. */
+const SEEN_MS = 2000;
 
 /**
  * @param {import("./checks.mjs").Checks} checks
@@ -14,10 +20,15 @@ const isKnown = (/** @type {string} */ text) => text.includes("/v1/events") && t
 export async function checkReal(checks, browser) {
   const cluster = await startCluster(3);
   const [base = ""] = cluster.urls;
-  const { page, complaints, axe, close } = await openPage(browser, {});
+  // With `--dist`, and of a binary without a page, `dist` is shown, and requests are passed on.
+  const own = await fetch(`${base}/`).then((answer) => answer.headers.get("content-type") ?? "");
+  const isOwn = own.startsWith("text/html") && !process.argv.includes("--dist");
+  const server = isOwn ? null : await serve({ node: base });
+  const root = server?.url ?? `${base}/`;
+  const { page, complaints, axe, close } = await openPage(browser, { acceptDownloads: true });
   try {
     await fill(cluster.urls);
-    const open = (/** @type {string} */ view) => page.goto(`${base}/#/${view}`);
+    const open = (/** @type {string} */ view) => page.goto(`${root}#/${view}`);
     const get = (/** @type {string} */ path) => call("GET", base + path, undefined);
 
     await checks.check("real: all views work, and nothing is complained of", async () => {
@@ -80,15 +91,49 @@ export async function checkReal(checks, browser) {
       complaints();
     });
 
-    await checks.check("real: the hops that are drawn are those of the cluster", async () => {
-      await open("ring?keyspace=catalog&key=bell-9&lookup=linear");
-      const row = page.locator("tr", { has: page.getByRole("button", { name: "linear", exact: true }) });
-      const hops = Number(await row.locator("td").nth(1).innerText());
-      const steps = await page.locator("ol li").count();
-      holds(steps - 1 >= hops, `${steps - 1} steps are listed for ${hops} hops`);
-      const owner = (await row.locator("td").last().innerText()).trim();
-      const [full] = await get("/v1/route/catalog/bell-9?lookup=full");
-      equal(owner, `shard ${full.shard}`);
+    await checks.check("real: the hops that are drawn are those that carillon route prints", async () => {
+      for (const lookup of ["linear", "chord", "chord-sharp"]) {
+        await open("tour");
+        await open(`ring?keyspace=catalog&key=bell-9&lookup=${lookup}&form=recursive`);
+        const row = page.locator("tr", { has: page.getByRole("button", { name: lookup, exact: true }) });
+        await row.waitFor();
+        const http = base.replace("http://", "");
+        const args = ["--keyspace", "catalog", "--lookup", lookup, "--form", "recursive", "--no-images"];
+        const text = execFileSync(binary(), [
+          "route",
+          "bell-9",
+          ...args,
+          "--http",
+          http,
+          "--json",
+        ]).toString();
+        const printed = JSON.parse(text);
+        const route = Array.isArray(printed) ? printed[0] : (printed.routes?.[0] ?? printed);
+        // A lookup begins at one of the shards that the node leads, in turns: the owner is the same.
+        const owner = (await row.locator("td").last().innerText()).trim();
+        equal(owner, `shard ${route.shard}`, `${lookup}: the owner`);
+        const hops = Number(await row.locator("td").nth(1).innerText());
+        const steps = await page.locator(".hops ol li").count();
+        holds(steps - 1 >= hops, `${steps - 1} steps are listed for ${hops} hops`);
+        for (let i = 0; i < 24; i++) await page.getByRole("button", { name: "One hop on" }).click();
+        equal(await page.locator("svg .path > path").count(), steps - 1, `${lookup}: hops drawn`);
+        equal(await page.locator("svg path.owner").count(), 1, `${lookup}: owners marked`);
+      }
+      quiet(complaints(isKnown));
+    });
+
+    await checks.check("real: keys of each placement are drawn on the ring", async () => {
+      for (const [keyspace, number] of /** @type {const} */ ([
+        ["orders", "119"], // one was deleted above
+        ["catalog", "120"],
+        ["0", "201"],
+      ])) {
+        await open(`ring?keyspace=${keyspace}`);
+        await page.locator("[data-keys]", { hasText: `${number} keys` }).waitFor();
+      }
+      await open("keys?keyspace=catalog&prefix=bell-1");
+      await page.locator("ul.keys code", { hasText: "bell-11" }).first().waitFor();
+      quiet(complaints(isKnown));
     });
 
     await checks.check("real: five lookups are compared", async () => {
@@ -192,15 +237,78 @@ export async function checkReal(checks, browser) {
       complaints();
     });
 
-    await checks.check("real: a node that is killed is seen down, and why it matters", async () => {
-      process.kill(cluster.pid("node-3"), "SIGKILL");
-      await page.locator("article.down", { hasText: "node-3" }).waitFor({ timeout: 15_000 });
-      await page.getByText("What is amiss").waitFor();
-      await page.getByText("node-3").first().waitFor();
+    await checks.check("real: a recording shows the same pictures as the cluster did", async () => {
+      await open("ring?keyspace=orders&motion=off&hide=keys,requests");
+      await page.getByText("All is well").first().waitFor();
+      await page.waitForTimeout(2500);
+      const slider = page.getByLabel("Moment that is shown");
+      const picture = () =>
+        page.evaluate(() =>
+          [...document.querySelectorAll("svg[role=group] path, svg[role=group] circle, svg[role=group] text")]
+            .filter((each) => !each.hasAttribute("data-export"))
+            .map(
+              (each) =>
+                `${each.getAttribute("d") ?? ""}${each.getAttribute("fill") ?? ""}${each.textContent}`,
+            )
+            .join("|"),
+        );
+      await slider.press("Home");
+      const [first, at] = [await picture(), await slider.inputValue()];
+      await page.getByRole("button", { name: "Settings and recordings" }).click();
+      const waits = page.waitForEvent("download");
+      await page.getByRole("button", { name: "Save", exact: true }).click();
+      const saved = await (await waits).path();
+      holds(readFileSync(saved).length > 5000, "the recording is empty");
+      await page.getByLabel("A recording").setInputFiles(saved);
+      await page.getByText("Recording", { exact: true }).waitFor();
+      await slider.press("Home");
+      equal(await slider.inputValue(), at, "the moment");
+      equal(await picture(), first, "the picture");
+      await page.getByRole("button", { name: "Leave recording" }).click();
+      complaints();
+    });
+
+    await checks.check("real: what carillon record writes is shown in all views", async () => {
+      const out = join(cluster.dir, "events.jsonl");
+      const nodes = (await get("/v1/nodes")).nodes;
+      execFileSync(binary(), ["record", "--out", out, "--http", base.replace("http://", "")]);
+      await open("events?motion=");
+      await page.getByRole("button", { name: "Settings and recordings" }).click();
+      await page.getByLabel("A recording").setInputFiles(out);
+      await page.getByText("Recording", { exact: true }).waitFor();
+      await page.getByLabel("Moment that is shown").press("End");
+      await page.getByText("is elected leader in term").first().waitFor();
+      for (const view of ["cluster", "shards", "ring", "transactions", "timeline"]) {
+        await page.getByRole("link", { name: new RegExp(`^${view}$`, "i") }).click();
+        await page.locator("h1").waitFor({ state: "attached" });
+      }
+      await page.getByRole("link", { name: "Cluster", exact: true }).click();
+      for (const { name } of nodes) await page.getByRole("heading", { name }).first().waitFor();
+      await page.getByRole("button", { name: "Leave recording" }).click();
       quiet(complaints(isKnown));
     });
+
+    await checks.check(
+      "real: a node that is killed is seen dying within 2 s, and why it matters",
+      async () => {
+        await open("cluster");
+        await page.locator("article", { hasText: "node-3" }).waitFor();
+        process.kill(cluster.pid("node-3"), "SIGKILL");
+        const began = Date.now();
+        const trouble = page
+          .locator("article", { hasText: "node-3" })
+          .getByText(/no link from here|suspected|down/);
+        await trouble.first().waitFor({ timeout: 10_000 });
+        const took = Date.now() - began;
+        holds(took <= SEEN_MS, `it took ${took} ms`);
+        await page.locator("article.down", { hasText: "node-3" }).waitFor({ timeout: 15_000 });
+        await page.getByText("What is amiss").waitFor();
+        quiet(complaints(isKnown));
+      },
+    );
   } finally {
     await close();
+    await server?.close();
     await cluster.stop();
   }
 }

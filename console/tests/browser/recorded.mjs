@@ -5,7 +5,18 @@ import { synthetic } from "../../scripts/synthetic.mjs";
 import { equal, holds, quiet } from "./checks.mjs";
 import { openPage } from "./page.mjs";
 
-const VIEWS = ["cluster", "shards", "keys", "ring", "lookups", "transactions", "timeline", "events", "tour"];
+const VIEWS = [
+  "cluster",
+  "shards",
+  "keys",
+  "ring",
+  "lookups",
+  "transactions",
+  "timeline",
+  "events",
+  "simulator",
+  "tour",
+];
 /** On a quiet machine it is 60; others may use this one. */
 const FRAMES_MIN = 20;
 const moments = readRecording();
@@ -134,13 +145,46 @@ export async function checkRecorded(checks, browser) {
     await node.focus();
     await page.keyboard.press("Enter");
     equal(await node.getAttribute("aria-pressed"), "true");
-    await page.getByRole("heading", { name: "node-2" }).waitFor();
-    equal(await page.locator("path.link").count(), 8, "lines to shards");
+    await page.getByRole("heading", { name: "node-2", exact: true }).waitFor();
+    equal(await page.locator("path.link.links").count(), 8, "lines to shards");
     await page.keyboard.press("Enter");
     quiet(complaints());
   });
 
+  await checks.check("keys are drawn, and one is looked up by a click", async () => {
+    await open("ring?keyspace=orders");
+    await page.getByText("120 keys", { exact: true }).waitFor();
+    const dots = await page.evaluate(() => {
+      const canvas = document.querySelector(".keys canvas");
+      if (!(canvas instanceof HTMLCanvasElement)) return 0;
+      const pixels = canvas.getContext("2d")?.getImageData(0, 0, canvas.width, canvas.height).data ?? [];
+      let painted = 0;
+      for (let i = 3; i < pixels.length; i += 4) if ((pixels[i] ?? 0) > 0) painted += 1;
+      return painted;
+    });
+    holds(dots > 400, `only ${dots} pixels of keys are painted`);
+    await page.getByLabel("keys", { exact: true }).uncheck();
+    await page.locator(".keys canvas").first().waitFor({ state: "detached" });
+    holds(page.url().includes("hide=keys"), "the address does not say that keys are off");
+    await page.getByLabel("keys", { exact: true }).check();
+    quiet(complaints());
+  });
+
+  await checks.check("choices are in the address, and an address brings them", async () => {
+    await open("ring?keyspace=0&theme=safe&lines=2");
+    await page.waitForFunction(() => document.documentElement.classList.contains("safe"));
+    await page.getByRole("link", { name: "Cluster" }).first().click();
+    await page.waitForURL(/theme=safe/);
+    holds(page.url().includes("lines=2"), "the address has lost the thickness of lines");
+    await page.getByRole("button", { name: "Settings and recordings" }).click();
+    await page.getByText("As the system").first().click();
+    await page.getByRole("slider", { name: "Lines of pictures" }).fill("1");
+    await page.waitForFunction(() => !location.hash.includes("theme=") && !location.hash.includes("lines="));
+    quiet(complaints());
+  });
+
   await checks.check("shards gather round their nodes", async () => {
+    await open("ring?keyspace=0");
     await page.getByText("By node", { exact: true }).click();
     await page.locator("circle.bubble").first().waitFor();
     equal(await page.locator("circle.bubble").count(), 8);

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { contrast, heat, inkOn, mix, nodeColor, NOBODY, shade, type Theme } from "../../src/model/palette";
 
-const THEMES: Theme[] = ["dark", "light", "contrast"];
+const THEMES: Theme[] = ["dark", "light", "contrast", "safe"];
 const css = readFileSync(new URL("../../src/styles/tokens.css", import.meta.url), "utf8");
 
 /** A colour of a theme, from its block of the style sheet. */

@@ -1,4 +1,4 @@
-//! What can be asked of `carillon dev`: its nodes, started, stopped, killed and added while it runs.
+//! What can be asked of `carillon dev`: its nodes, started, stopped, killed, added while it runs.
 //!
 //! ```text
 //!   page ── /v1/dev ──► a node ── a line of JSON over a Unix socket ──► carillon dev ──► processes

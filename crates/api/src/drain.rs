@@ -1,4 +1,4 @@
-//! How far a node's drain is, and what each of its replicas waits for: `GET /v1/nodes/{node}/drain`.
+//! How far a node's drain is, and what its replicas wait for: `GET /v1/nodes/{node}/drain`.
 //!
 //! A shard's leader moves its replicas. So this is told from what leaders say of their shards and
 //! of the decisions that they would make now.

@@ -6,9 +6,9 @@
 //!                                        ◄───────── Answer ───────────┘
 //! ```
 //!
-//! A question and its answer are JSON: the same values that HTTP shows. So a node of a later version
-//! may add fields, and one of an earlier version passes them over; what it does not know at all it
-//! refuses ([`Refusal::Unknown`]).
+//! A question and its answer are JSON: the same values that HTTP shows. So a node of a later
+//! version may add fields, and one of an earlier version passes them over; what it does not know
+//! at all it refuses ([`Refusal::Unknown`]).
 
 use serde::{Deserialize, Serialize};
 

@@ -23,8 +23,8 @@ pub struct RouteStatus {
     /// Messages between nodes; none if the route was not traced.
     #[schema(required = true)]
     pub messages: Option<u32>,
-    /// The shard whose table it was begun with: one of the node that was asked. `null`: it was begun
-    /// with no shard's table, or on another node.
+    /// The shard whose table it was begun with: one of the node that was asked. `null`: it was
+    /// begun with no shard's table, or on another node.
     #[serde(default)]
     #[schema(required = true)]
     pub begins_at: Option<u64>,

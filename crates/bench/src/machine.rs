@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Outcome;
 
@@ -18,7 +18,7 @@ const FSYNC_TIME: Duration = Duration::from_secs(2);
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The machine, as far as figures depend on it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Processor model.
     pub cpu: String,
@@ -37,6 +37,20 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// A machine of which nothing is known.
+    pub fn unknown() -> Self {
+        let unknown = || "unknown".to_owned();
+        Self {
+            cpu: unknown(),
+            cores: 0,
+            memory_gib: 0,
+            kernel: unknown(),
+            redis: unknown(),
+            commit: unknown(),
+            date: unknown(),
+        }
+    }
+
     /// One line for humans.
     pub fn line(&self) -> String {
         format!(

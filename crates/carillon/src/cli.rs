@@ -1,5 +1,6 @@
 //! The command line: arguments and help.
 
+pub mod bench;
 mod keys;
 mod keyspaces;
 mod nodes;
@@ -35,9 +36,12 @@ Examples:
   carillon shards                            the shards, their leaders and lagging replicas
   carillon route greeting                    how each lookup finds the shard of a key
   carillon record --out file                 what has happened lately, as lines of JSON
+  carillon replay file                       the same again, as text, in its own pace
   carillon prove --survive domain            whether the cluster survives a lost domain
   carillon recover --help                    recovers shards that lost their majority for good
   carillon dev                               three nodes on this machine
+  carillon bench run redis                   measures a store under load
+  carillon console                           a simulated cluster, with the console
 
 Exit codes:
   0  done, found
@@ -92,6 +96,8 @@ pub enum Command {
     Merge(crate::merge::MergeArgs),
     /// Record what happens in the cluster, from the past or from now on, into a file.
     Record(crate::record::RecordArgs),
+    /// Play a recording back, as text.
+    Replay(crate::replay::ReplayArgs),
     /// Raise the cluster version once all nodes run a new version.
     Upgrade(UpgradeArgs),
     /// Prove which losses of nodes or failure domains the cluster survives now.
@@ -102,8 +108,12 @@ pub enum Command {
     Recover(RecoverArgs),
     /// Rewrite a lone node's data after a start with a clock that was far ahead.
     RepairClock(RepairClockArgs),
+    /// Show the console with a simulated cluster behind it, to try faults and lookups.
+    Console(crate::console::ConsoleArgs),
     /// Simulate a node or a cluster with faults, and check that no invariant breaks.
     Sim(SimArgs),
+    /// Measure a store: this one, or any that speaks a protocol the test bed knows.
+    Bench(bench::BenchArgs),
     /// Print the script for command completion in a shell.
     #[command(after_help = "\
 Example:

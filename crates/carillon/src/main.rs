@@ -6,9 +6,11 @@
 
 mod all_nodes;
 mod allocator;
+mod bench;
 mod cli;
 mod cluster;
 mod colour;
+mod console;
 mod decisions;
 mod dev;
 mod drain;
@@ -24,6 +26,7 @@ mod prove;
 mod record;
 mod recover;
 mod repair_clock;
+mod replay;
 mod route;
 mod sim;
 mod split;
@@ -74,12 +77,15 @@ fn run(command: Command) -> Exit {
         Command::Split(args) => split::split(&args),
         Command::Merge(args) => merge::merge(&args),
         Command::Record(args) => record::record(&args),
+        Command::Replay(args) => replay::replay(&args),
         Command::Upgrade(args) => upgrade::upgrade(&args),
         Command::Prove(args) => prove::prove(&args),
         Command::Check(args) => status::check(&args),
         Command::Recover(args) => recover::recover(&args.command),
         Command::RepairClock(args) => repair_clock::repair_clock(&args),
+        Command::Console(args) => console::console(&args),
         Command::Sim(args) => sim::sim(&args),
+        Command::Bench(args) => bench::bench(&args),
         Command::Completions { shell } => {
             let mut command = <Cli as clap::CommandFactory>::command();
             let mut script = Vec::new();

@@ -15,6 +15,9 @@ pub fn sim(args: &SimArgs) -> Exit {
     if let Some(SimCommand::Overlay(args)) = &args.what {
         return overlay(args);
     }
+    if let Some(file) = &args.file {
+        return crate::console::run_file(file);
+    }
     let SimArgs { seed, seeds, steps, clients, faults, bug, doublecheck, verbose, .. } = *args;
     let mut out = std::io::stdout().lock();
     let ran = match (args.scenario, args.nodes) {

@@ -318,9 +318,9 @@ fn memory_usage_is_a_number_to_scripts_too() {
     assert_eq!(ask(&mut connection, &["EXEC"]), format!("{usage} {usage}"));
 }
 
-/// What a node knows by itself is answered within EXEC; what asks all nodes is refused before.
+/// Scripts are remembered at once, also by those that come behind them in the same EXEC.
 #[test]
-fn commands_about_scripts_stand_in_transactions_or_are_refused_whole() {
+fn questions_about_scripts_stand_in_transactions() {
     let node = Node::alone_and_ready(PROGRAM, "queued_scripts", &["--durability", "memory"]);
     let mut connection = node.connect();
     let code = "#!lua name=lib\nredis.register_function('f', function() return 1 end)";
@@ -353,24 +353,6 @@ fn commands_about_scripts_stand_in_transactions_or_are_refused_whole() {
         assert!(!with_script || reply.ends_with(" :1 :1"), "{reply}");
         assert!(!with_script || reply.contains(" -ERR Error compiling script"), "{reply}");
     }
-    for words in [
-        &["SCRIPT", "FLUSH"][..],
-        &["SCRIPT", "KILL"],
-        &["SCRIPT", "SHOW", sha],
-        &["FUNCTION", "KILL"],
-        &["FUNCTION", "LOAD", code],
-        &["FUNCTION", "DELETE", "lib"],
-        &["FUNCTION", "FLUSH"],
-        &["FUNCTION", "RESTORE", "x"],
-    ] {
-        assert_eq!(ask(&mut connection, &["MULTI"]), "+OK");
-        assert_eq!(ask(&mut connection, &["SET", "k", "2"]), "+QUEUED");
-        let refused = format!("-ERR {} {} is not allowed in transactions", words[0], words[1]);
-        assert_eq!(ask(&mut connection, words), refused);
-        let aborted = "-EXECABORT Transaction discarded because of previous errors.";
-        assert_eq!(ask(&mut connection, &["EXEC"]), aborted);
-    }
-    assert_eq!(ask(&mut connection, &["GET", "k"]), "1");
 }
 
 /// The connections of script threads are the node's own.

@@ -12,7 +12,7 @@
 //! | ports | `varint` × 3: RESP, native, HTTP; 0 = off |
 //! | protocol versions | `varint` lowest, `varint` highest: 8 bits each, and above them 8 bits of the lowest and highest cluster version, less 1 |
 //! | joined at | `varint` ms |
-//! | load | `varint` shards, leaders (bit 31 beside them: the disk is slow), data bytes |
+//! | load | `varint` shards, leaders (beside them bit 31: the disk is slow; bit 30: requests follow; bit 29: a port follows these), data bytes, requests a second, port of replica readers |
 //! | clock offset | `varint`, zigzag: 0, −1, 1, −2 … as 0, 1, 2, 3 … |
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
@@ -46,13 +46,17 @@ const SLOW: u32 = 1 << 31;
 /// Stands there as well if requests a second follow the bytes. Only in clusters in which all know
 /// of that.
 const RATED: u32 = 1 << 30;
+/// … and if the port for clients that ask for replicas follows these. Only beside [`RATED`].
+const HAS_REPLICA_PORT: u32 = 1 << 29;
+/// All that stands beside the leaders.
+const FLAGS: u32 = SLOW | RATED | HAS_REPLICA_PORT;
 
 /// How much a node carries; leaders of shards place replicas by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Replicas the node holds.
     pub shards: u32,
-    /// Of these, the ones that lead their shard: below 2³⁰.
+    /// Of these, the ones that lead their shard: below 2²⁹.
     pub leaders: u32,
     /// Keys and values, in bytes.
     pub data_bytes: u64,
@@ -78,6 +82,9 @@ pub struct Facts {
     pub software: String,
     /// The port of RESP, if it listens.
     pub resp: Option<u16>,
+    /// The port of RESP for clients that ask for replicas, if it listens; told beside
+    /// [`Load::requests`] only.
+    pub resp_replica: Option<u16>,
     /// The port of the native protocol, if it listens.
     pub native: Option<u16>,
     /// The port of HTTP, if it listens.
@@ -111,7 +118,7 @@ impl Facts {
             }
         }
         let ordered = self.protocol_lowest <= self.protocol_highest;
-        let ports = [self.resp, self.native, self.http];
+        let ports = [self.resp, self.resp_replica, self.native, self.http];
         match (ordered, ports.contains(&Some(0))) {
             (true, false) => Ok(()),
             (false, _) => Err(DecodeError::Field { what: "protocol versions" }),
@@ -149,10 +156,16 @@ impl Facts {
         put_varint(u64::from(self.load.shards), out);
         let slow = if self.load.is_slow { SLOW } else { 0 };
         let rated = if self.load.requests.is_some() { RATED } else { 0 };
-        put_varint(u64::from(self.load.leaders & !(SLOW | RATED) | slow | rated), out);
+        let replica_port = self.resp_replica.filter(|_| self.load.requests.is_some());
+        let has_port = if replica_port.is_some() { HAS_REPLICA_PORT } else { 0 };
+        let flags = slow | rated | has_port;
+        put_varint(u64::from(self.load.leaders & !FLAGS | flags), out);
         put_varint(self.load.data_bytes, out);
         if let Some(requests) = self.load.requests {
             put_varint(u64::from(requests), out);
+        }
+        if let Some(port) = replica_port {
+            put_varint(u64::from(port), out);
         }
         let offset = self.clock_offset_ms;
         put_varint(((offset << 1) ^ (offset >> 63)) as u64, out);
@@ -169,6 +182,8 @@ impl Facts {
         let (protocol_highest, highest) = read_versions(reader)?;
         let supported = VersionRange::new(lowest, highest);
         let supported = supported.ok_or(DecodeError::Field { what: "cluster versions" })?;
+        let joined_at = reader.varint()?;
+        let (load, resp_replica) = load(reader)?;
         let facts = Self {
             name,
             peer,
@@ -176,13 +191,14 @@ impl Facts {
             domain,
             software,
             resp,
+            resp_replica,
             native,
             http,
             protocol_lowest,
             protocol_highest,
             supported,
-            joined_at: reader.varint()?,
-            load: load(reader)?,
+            joined_at,
+            load,
             clock_offset_ms: {
                 let zigzag = reader.varint()?;
                 (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)
@@ -193,7 +209,8 @@ impl Facts {
     }
 }
 
-fn load(reader: &mut Reader<'_>) -> Result<Load, DecodeError> {
+/// The load, and the port that may follow it.
+fn load(reader: &mut Reader<'_>) -> Result<(Load, Option<u16>), DecodeError> {
     let shards = reader.varint_max(u32::MAX.into(), "shards")? as u32;
     let leaders = reader.varint_max(u32::MAX.into(), "leaders")? as u32;
     let data_bytes = reader.varint()?;
@@ -202,8 +219,13 @@ fn load(reader: &mut Reader<'_>) -> Result<Load, DecodeError> {
         0 => None,
         _ => Some(rate(reader)? as u32),
     };
-    let (is_slow, leaders) = (leaders & SLOW != 0, leaders & !(SLOW | RATED));
-    Ok(Load { shards, leaders, data_bytes, requests, is_slow })
+    let replica_port = match (leaders & HAS_REPLICA_PORT, requests) {
+        (0, _) => None,
+        (_, Some(_)) => port(reader)?,
+        (_, None) => return Err(DecodeError::Field { what: "flags of a load" }),
+    };
+    let (is_slow, leaders) = (leaders & SLOW != 0, leaders & !FLAGS);
+    Ok((Load { shards, leaders, data_bytes, requests, is_slow }, replica_port))
 }
 
 fn text(reader: &mut Reader<'_>, what: &'static str) -> Result<String, DecodeError> {
@@ -321,6 +343,7 @@ mod tests {
             domain: "d".repeat(DOMAIN_BYTES_MAX),
             software: "s".repeat(SOFTWARE_BYTES_MAX),
             resp: Some(u16::MAX),
+            resp_replica: Some(u16::MAX),
             native: None,
             http: Some(1),
             protocol_lowest: 1,
@@ -333,7 +356,7 @@ mod tests {
             joined_at: u64::MAX,
             load: Load {
                 shards: u32::MAX,
-                leaders: RATED - 1,
+                leaders: HAS_REPLICA_PORT - 1,
                 data_bytes: u64::MAX,
                 requests: Some(u32::MAX),
                 is_slow: true,
@@ -347,6 +370,15 @@ mod tests {
         record.encode(&mut bytes);
         assert!(bytes.len() <= RECORD_BYTES_MAX, "{} bytes", bytes.len());
         assert_eq!(Record::decode(&mut Reader::new(&bytes)), Ok(record));
+
+        // It is told only where all can read it.
+        let load = Load { requests: None, ..facts.load };
+        let untold = Facts { load, ..facts.clone() };
+        let record = Record { node: NodeId(1), stamp, body: RecordBody::Active(untold.clone()) };
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        let read = Record::decode(&mut Reader::new(&bytes)).unwrap();
+        assert_eq!(read.facts(), Some(&Facts { resp_replica: None, ..untold }));
 
         let long = Facts { name: "n".repeat(NAME_BYTES_MAX + 1), ..facts.clone() };
         assert_eq!(long.check(), Err(DecodeError::Field { what: "name of a node" }));

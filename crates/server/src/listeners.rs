@@ -21,6 +21,8 @@ const BACKLOG: i32 = 4096;
 pub enum Protocol {
     /// Redis clients.
     Resp,
+    /// Redis clients that ask for replicas.
+    RespReplica,
     /// Native frames.
     Native,
     /// HTTP.
@@ -34,6 +36,7 @@ impl Protocol {
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Resp => "resp",
+            Protocol::RespReplica => "resp_replica",
             Protocol::Native => "native",
             Protocol::Http => "http",
             Protocol::Peer => "peer",
@@ -42,13 +45,13 @@ impl Protocol {
 
     /// Whether the event loops serve it.
     pub fn is_of_loops(self) -> bool {
-        matches!(self, Protocol::Resp | Protocol::Native)
+        matches!(self, Protocol::Resp | Protocol::RespReplica | Protocol::Native)
     }
 
     /// The error for a client beyond `connections_max`, before its connection is closed.
     pub fn too_many(self) -> &'static [u8] {
         match self {
-            Protocol::Resp => b"-ERR max number of clients reached\r\n",
+            Protocol::Resp | Protocol::RespReplica => b"-ERR max number of clients reached\r\n",
             Protocol::Native | Protocol::Http | Protocol::Peer => b"",
         }
     }
@@ -91,7 +94,8 @@ pub struct Listening(Vec<Bound>);
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot listen on {address} for {protocol}: {source}. Stop what listens there, or choose \
-     another address with --{protocol}"
+     another address with --{}",
+    .protocol.replace('_', "-")
 )]
 pub struct ListenError {
     /// The setting.
@@ -171,10 +175,12 @@ mod tests {
             assert_ne!(address.port(), 0, "{name}");
             TcpStream::connect(address).expect("somebody listens");
         }
-        assert_eq!(config.listeners()[2].listen, Listen::Off);
+        assert_eq!(config.listeners()[3].listen, Listen::Off);
         let loops = listening.take_for_loops();
         let rows: Vec<_> = loops.iter().map(|bound| *bound.row).collect();
-        assert_eq!(rows, config.listeners()[..2], "the configuration has the real ports");
+        let [resp, replica, native, ..] = config.listeners();
+        assert_eq!(rows, [resp, native], "the configuration has the real ports");
+        assert_eq!(replica.listen, Listen::Off);
         assert!(listening.take(Protocol::Peer).is_some());
         assert!(listening.take(Protocol::Peer).is_none() && listening.take_for_loops().is_empty());
     }

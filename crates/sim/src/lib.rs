@@ -85,6 +85,7 @@ pub mod check;
 pub mod cli;
 pub mod cluster;
 pub mod command;
+pub mod live;
 pub mod machine;
 mod named;
 pub mod options;

@@ -17,10 +17,10 @@ macro_rules! named {
     (
         #[what = $what:literal]
         $(#[$about:meta])*
-        pub enum $kind:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)+ }
+        pub enum $kind:ident { $($(#[doc = $doc:literal])* $value:ident = $name:literal,)+ }
     ) => {
         $(#[$about])*
-        pub enum $kind { $($(#[$doc])* $value,)+ }
+        pub enum $kind { $($(#[doc = $doc])* $value,)+ }
 
         impl $kind {
             /// All of them.
@@ -29,6 +29,11 @@ macro_rules! named {
             /// As it is typed.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$value => $name,)+ }
+            }
+
+            /// What it is, as its documentation says.
+            pub fn description(self) -> &'static str {
+                match self { $(Self::$value => concat!($($doc),*).trim_ascii(),)+ }
             }
 
             /// All names, with commas between them.

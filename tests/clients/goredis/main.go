@@ -1,4 +1,5 @@
-// go-redis as applications use it: goredis HOST PORT use|verify, goredis cluster HOST:PORT,… SECONDS
+// go-redis as applications use it: goredis HOST PORT use|verify, goredis cluster HOST:PORT,… SECONDS,
+// goredis replicas HOST:PORT,…
 package main
 
 import (
@@ -226,6 +227,13 @@ func main() {
 	if os.Args[1] == "cluster" {
 		addresses, seconds := clusterArguments()
 		clusterMain(addresses, seconds)
+		if failed {
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Args[1] == "replicas" {
+		replicasMain(strings.Split(os.Args[2], ","))
 		if failed {
 			os.Exit(1)
 		}

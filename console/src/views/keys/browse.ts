@@ -1,4 +1,7 @@
-/** Pages of keys of an ordered keyspace, by the range operation of `/v1/txn`. */
+/**
+ * Pages of keys: of an ordered keyspace by the range operation of `/v1/txn`, which has the values, of
+ * others by `/v1/keys`.
+ */
 
 import type { Api } from "../../api/client";
 import type { JsonBytes, TxnOperation } from "../../api/types";
@@ -8,14 +11,37 @@ export const PAGE_KEYS = 50;
 
 export interface Entry {
   key: Uint8Array;
-  value: Uint8Array;
+  /** Lists of keyspaces that are not ordered have no values. */
+  value: Uint8Array | null;
   version: string;
 }
 
 export interface Page {
   entries: Entry[];
-  /** Where the next page begins; `null`: this is the last one. */
-  next: Uint8Array | null;
+  /** Where the next page begins: a key, or a cursor. `null`: this is the last one. */
+  next: Uint8Array | string | null;
+}
+
+/** A page of a keyspace that is not ordered may have no keys and yet a next one: so many are read at once. */
+const EMPTY_PAGES_MAX = 50;
+
+/** A page of keys of a keyspace of any placement, in no order. */
+export async function list(
+  api: Api,
+  keyspace: string,
+  prefix: Uint8Array,
+  from: string | null,
+  signal?: AbortSignal,
+): Promise<Page> {
+  const entries: Entry[] = [];
+  let cursor = from;
+  for (let page = 0; page < EMPTY_PAGES_MAX; page++) {
+    const found = await api.keys(keyspace, { prefix, limit: PAGE_KEYS, cursor }, signal);
+    entries.push(...found.keys.map((key) => ({ key: fromJson(key), value: null, version: "" })));
+    cursor = found.next;
+    if (cursor === null || entries.length >= PAGE_KEYS) break;
+  }
+  return { entries, next: cursor };
 }
 
 /** The operation for a page of keys that begin with `prefix`, from `from` on. */

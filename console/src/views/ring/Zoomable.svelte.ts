@@ -35,7 +35,7 @@ export class Zoomable {
       // Without a key the page scrolls, until the picture is zoomed: it must not be a trap.
       if (!event.ctrlKey && !event.metaKey && this.view === FIT && event.deltaY > 0) return;
       event.preventDefault();
-      this.view = zoomAt(this.view, Math.exp(-event.deltaY * 0.0016), this.#place(event));
+      this.view = zoomAt(this.view, Math.exp(-event.deltaY * 0.0016), this.place(event));
     };
     svg.addEventListener("wheel", wheel, { passive: false });
     return () => svg.removeEventListener("wheel", wheel);
@@ -50,7 +50,7 @@ export class Zoomable {
   move = (event: PointerEvent) => {
     const last = this.#pointers.get(event.pointerId);
     if (!last || !this.#svg) return;
-    const unit = this.#unit();
+    const unit = this.unit();
     const [dx, dy] = [event.clientX - last.x, event.clientY - last.y];
     this.#moved += Math.abs(dx) + Math.abs(dy);
     if (this.#pointers.size === 2) {
@@ -59,7 +59,7 @@ export class Zoomable {
         const before = Math.hypot(last.x - other.x, last.y - other.y);
         const now = Math.hypot(event.clientX - other.x, event.clientY - other.y);
         const middle = { clientX: (event.clientX + other.x) / 2, clientY: (event.clientY + other.y) / 2 };
-        if (before > 0) this.view = zoomAt(this.view, now / before, this.#place(middle));
+        if (before > 0) this.view = zoomAt(this.view, now / before, this.place(middle));
       }
     } else if (this.wasDragged) {
       this.isDragging = true;
@@ -97,15 +97,16 @@ export class Zoomable {
   };
 
   /** Units of the picture per pixel. */
-  #unit(): number {
+  unit(): number {
     const box = this.#svg?.getBoundingClientRect();
     return box ? this.#size / this.view.scale / Math.max(1, Math.min(box.width, box.height)) : 1;
   }
 
-  #place(event: { clientX: number; clientY: number }): { x: number; y: number } {
+  /** Where in the picture a pointer is. */
+  place(event: { clientX: number; clientY: number }): { x: number; y: number } {
     const box = this.#svg?.getBoundingClientRect();
     if (!box) return { x: 0, y: 0 };
-    const unit = this.#unit();
+    const unit = this.unit();
     return {
       x: this.view.x + (event.clientX - box.left - box.width / 2) * unit,
       y: this.view.y + (event.clientY - box.top - box.height / 2) * unit,

@@ -6,6 +6,7 @@
 import type { LookupName } from "../../api/types";
 import { plural } from "../../model/format";
 import { shardsOf, type Model } from "../../model/model";
+import type { SceneName } from "./scenes";
 
 export type Picture =
   | { kind: "ring"; lookup: LookupName | null }
@@ -14,12 +15,18 @@ export type Picture =
   | { kind: "transaction" }
   | { kind: "failure" }
   | { kind: "balance" }
+  | { kind: "members" }
+  | { kind: "growth" }
+  | { kind: "fallacies" }
   | { kind: "time" };
 
 export interface Step {
   title: string;
   text: (facts: Facts) => string[];
+  /** The picture on a live cluster. */
   picture: Picture;
+  /** What the simulator plays, where it is there. */
+  scene?: SceneName;
 }
 
 /** What the texts tell of this cluster. */
@@ -77,6 +84,7 @@ export const STEPS: readonly Step[] = [
   {
     title: "Around the ring: only the next one",
     picture: { kind: "ring", lookup: "linear" },
+    scene: "linear",
     text: ({ shards }) => [
       "The other extreme: each shard knows only who comes next on the ring. A lookup asks one shard after the other until it comes to the owner.",
       `The table has one entry, and a newcomer has to tell one neighbour only. But the way is long: with ${plural(shards, "shard")} about ${Math.max(1, Math.round(shards / 2))} hops, with a thousand shards about five hundred.`,
@@ -86,6 +94,7 @@ export const STEPS: readonly Step[] = [
   {
     title: "Chord: jump half of the way",
     picture: { kind: "pair", left: "linear", right: "chord" },
+    scene: "chord",
     text: ({ shards }) => [
       "Chord keeps a few long jumps besides: fingers. They point half the circle ahead, a quarter, an eighth, and so on.",
       `Each hop takes the longest jump that does not pass the key. So each hop at least halves what is left: with ${plural(shards, "shard")} at most about ${halvings(shards)} hops, with a thousand about ten, with a million about twenty.`,
@@ -102,8 +111,29 @@ export const STEPS: readonly Step[] = [
     ],
   },
   {
+    title: "A hundred join at once",
+    picture: { kind: "members" },
+    scene: "joins",
+    text: () => [
+      "Rings of old let one member join after the other, and had to wait each time. Two that joined at the same place and moment could break the ring.",
+      "Here any number may join together. A newcomer asks for its successor, and then again and again, each round, who stands between them. Wrong pointers are found and mended the same way, so the ring closes by itself.",
+      "Lookups go on meanwhile: a member that is asked for what it does not own says which one is nearer.",
+    ],
+  },
+  {
+    title: "LH*: a table that grows bucket by bucket",
+    picture: { kind: "growth" },
+    scene: "grows",
+    text: () => [
+      "A keyspace of placement linear-hash is a hash table over nodes. It does not double at once: bucket after bucket is split in two, in a fixed order, while all others stay.",
+      "So a client that knows only how large the table once was still computes nearly the right bucket. If it is wrong, the bucket that is asked passes the question on, and the client learns. Two hops are the most.",
+      "Fill the table, and watch the shards split in their order.",
+    ],
+  },
+  {
     title: "Several keys at one moment",
     picture: { kind: "transaction" },
+    scene: "commits",
     text: () => [
       "A transaction may touch keys of any shards. The coordinator asks each shard to lock its keys and to vote. If all agree, it commits: all of it, at one moment.",
       "Each vote is an entry in that shard's log, so it survives the death of a node. If the coordinator dies, any other node can finish what it began, from what the logs say.",
@@ -113,10 +143,20 @@ export const STEPS: readonly Step[] = [
   {
     title: "When a node dies",
     picture: { kind: "failure" },
+    scene: "dies",
     text: ({ here }) => [
       `Stop a node, for example with kill -9 and its process id (not ${here}, which draws this page). The others notice its silence within a few seconds.`,
       "Each shard that it led elects another leader among the replicas that live. Nothing that was acknowledged is lost, since a majority has it. Clients wait for the election, and go on.",
       "Start the node again, and it catches up. If it stays away, its replicas are made anew on other nodes, where there are any.",
+    ],
+  },
+  {
+    title: "Eight things that are not so",
+    picture: { kind: "fallacies" },
+    scene: "fallacies",
+    text: () => [
+      "In the nineties Peter Deutsch and others at Sun wrote down what newcomers to distributed systems believe. All eight are wrong.",
+      "Beside each is what this cluster measures of it at the moment, and what Carillon does about it. In the simulator each has a switch: turn it on, and look at the other views.",
     ],
   },
   {

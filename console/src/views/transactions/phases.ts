@@ -72,6 +72,7 @@ export const PHASES: Record<string, string> = {
   refused: "has not locked its keys",
   committed: "all have voted: it is done, and the client is answered",
   aborted: "nothing of this attempt is done",
+  decide: "the outcome is written into the record",
   resolve: "values are written, or locks given up",
   finished: "no lock is left",
   recover: "another coordinator finishes it: the first seems to be dead",

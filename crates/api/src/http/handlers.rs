@@ -1,5 +1,7 @@
 //! The router, the checks of every request, and small handlers: health, metrics, status.
 
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderName, X_CONTENT_TYPE_OPTIONS,
@@ -12,12 +14,13 @@ use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 
 use super::context::Shared;
+use super::extension::Extension;
 use super::origin::foreign_origin;
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
 use super::{
-    cluster, cluster_version, console, dev, events, history, keys, keyspaces, kv, linger, nodes,
-    openapi, preconditions, routes, txn,
+    cluster, cluster_version, console, dev, events, extension, history, keys, keyspaces, kv,
+    linger, nodes, openapi, preconditions, routes, txn,
 };
 use crate::Status;
 
@@ -72,12 +75,14 @@ fn routes() -> Routes {
         .route("/v1/txn/{id}/commit", post(txn::commit))
 }
 
-/// The router of all endpoints.
-pub fn router(context: Shared) -> Router {
+/// The router of all endpoints, those of an extension included.
+pub fn router(context: Shared, extension: Option<&Arc<dyn Extension>>) -> Router {
+    let more = extension.map(extension::routes).unwrap_or_default();
     let routes = routes().router;
     routes
         .route(openapi::PATH, get(openapi::show))
         .merge(console::routes())
+        .merge(more)
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
         .layer(from_fn_with_state(context.clone(), with_common_checks))

@@ -41,6 +41,8 @@
 //!   DELETE /v1/txn/{id}                          nothing of it is done
 //! ```
 //!
+//! What serves something else than a node may have more ([`extension`]).
+//!
 //! A key is any bytes, percent-encoded; whatever follows the slash after the keyspace belongs to
 //! it, further slashes included. Errors are problems of RFC 9457 ([`problem`]) that say what
 //! happened, what state is left and what to do.
@@ -83,6 +85,7 @@ pub mod console;
 mod context;
 mod dev;
 mod events;
+pub mod extension;
 mod handlers;
 mod history;
 mod keys;
@@ -107,7 +110,7 @@ use std::time::Duration;
 
 use overlay::LookupChoice;
 
-pub use server::{Server, start};
+pub use server::{Server, start, start_with};
 
 /// For the whole body of a request.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);

@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 use super::Options;
 use super::context::{Context, Shared};
 use super::events::CutOff;
+use super::extension::Extension;
 use super::handlers::router;
 use super::library::{RefusalRewriter, Replies, ReplyBody};
 use super::linger::linger;
@@ -48,6 +49,19 @@ pub fn start(
     api: Arc<dyn NodeService>,
     options: Options,
 ) -> io::Result<Server> {
+    start_with(listener, api, None, options)
+}
+
+/// The same, with more endpoints than those of a node.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_with(
+    listener: StdListener,
+    api: Arc<dyn NodeService>,
+    extension: Option<Arc<dyn Extension>>,
+    options: Options,
+) -> io::Result<Server> {
     let address = listener.local_addr()?;
     listener.set_nonblocking(true)?;
     let runtime =
@@ -59,7 +73,7 @@ pub fn start(
     let (stop, stopping) = watch::channel(None);
     let context = Arc::new(Context::new(api, options, address.ip()));
     let thread = thread::Builder::new().name("http".into()).spawn(move || {
-        runtime.block_on(serve(listener, context, stopping));
+        runtime.block_on(serve(listener, context, extension, stopping));
     })?;
     Ok(Server { address, stop, thread: Some(thread) })
 }
@@ -92,10 +106,15 @@ impl Drop for Server {
 
 type Stopping = watch::Receiver<Option<Duration>>;
 
-async fn serve(listener: TcpListener, context: Shared, mut stopping: Stopping) {
+async fn serve(
+    listener: TcpListener,
+    context: Shared,
+    extension: Option<Arc<dyn Extension>>,
+    mut stopping: Stopping,
+) {
     let connections_max = context.options.connections_max;
     let seats = Arc::new(Semaphore::new(connections_max));
-    let router = router(context.clone());
+    let router = router(context.clone(), extension.as_ref());
     let for_each = stopping.clone();
     let accepting = accept(&listener, &seats, &router, &context, &for_each);
     let drain = tokio::select! {

@@ -18,6 +18,7 @@ Examples:
   carillon sim --nodes 5 --seed 1 --seeds 100            clusters on a bad network
   carillon sim --scenario list                           the scenarios
   carillon sim --scenario nine-of-twenty --seed 7        one of them
+  carillon sim --file run.json                           what `carillon console` has saved
   carillon sim overlay --nodes 1000,100000               lookups alone, on rings of any size")]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct SimArgs {
@@ -52,6 +53,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "NAME", value_parser = scenario)]
     #[arg(conflicts_with_all = ["steps", "clients", "faults", "bug", "nodes"])]
     pub scenario: Option<ScenarioChoice>,
+    /// Run a simulation that `carillon console` has saved, to its end.
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["seed", "seeds", "steps", "clients", "faults", "bug", "nodes",
+        "scenario", "doublecheck", "verbose"])]
+    pub file: Option<std::path::PathBuf>,
     /// With --scenario: its short form, as tests run it.
     #[arg(long, requires = "scenario")]
     pub short: bool,

@@ -23,8 +23,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts a node with these words, whose lines go to a log and, with a prefix, to standard error.
-    /// Its page can ask at `control` for the nodes. Call it from the program's first thread.
+    /// Starts a node with these words, whose lines go to a log and, with a prefix, to standard
+    /// error. Its page can ask at `control` for the nodes. Call it from the program's first thread.
     ///
     /// # Errors
     /// If there is no such program, or no room for a process.

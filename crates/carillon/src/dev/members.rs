@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::mpsc::Sender;
@@ -26,10 +27,11 @@ const TEXT_LINES: usize = 5;
 /// Before a node is stopped that passes on the request for it, so that its page gets the reply.
 const REPLY_FIRST: Duration = Duration::from_millis(200);
 /// Settings that make the nodes a cluster on this machine, or that say where they are.
-const FIXED: [&str; 10] = [
+const FIXED: [&str; 11] = [
     "dir",
     "name",
     "resp",
+    "resp_replica",
     "native",
     "http",
     "peer",
@@ -333,7 +335,8 @@ impl Member {
     }
 
     fn shown(&self, program: &Path, asker: u32) -> DevNode {
-        let [resp, native, http, peer] = self.node.listeners().map(|(_, at)| at.to_string());
+        let NodePlan { resp, native, http, peer, .. } = &self.node;
+        let [resp, native, http, peer] = [resp, native, http, peer].map(SocketAddr::to_string);
         DevNode {
             name: self.node.name(),
             state: self.state(),

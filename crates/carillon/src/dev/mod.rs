@@ -16,8 +16,8 @@
 //! without it; the message holds the command that starts it again. No data is ever deleted: a
 //! directory that has data is resumed.
 //!
-//! While it runs, nodes are started, stopped, killed and added on request ([`control`]): from another
-//! terminal ([`ctl`]), or from the page that a node serves.
+//! While it runs, nodes are started, stopped, killed and added on request ([`control`]): from
+//! another terminal ([`ctl`]), or from the page that a node serves.
 //!
 //! It knows nothing of the nodes' protocol: flags make the nodes a cluster ([`plan`]).
 
@@ -281,7 +281,8 @@ impl Cluster {
                     continue;
                 }
                 output::complain(&format!(
-                    "{name} ended {how}. {text}\nThe other nodes run on; to start it again: {command}"
+                    "{name} ended {how}. {text}\nThe other nodes run on; to start it again: \
+                     {command}"
                 ));
             }
             if is_asked_to_end {
@@ -387,13 +388,19 @@ impl Cluster {
 
     /// The greeting: addresses of the nodes, and commands to try.
     fn welcome(&self) -> String {
-        let rows = self.members.all.iter().map(|Member { node, child, .. }| {
-            let [resp, native, http, peer] = node.listeners().map(|(_, at)| at.to_string());
-            let dir = node.dir.display().to_string();
-            vec![node.name(), resp, http, native, peer, child.pid().to_string(), dir]
+        let all = &self.members.all;
+        let rows = all.iter().map(|Member { node, child, .. }| {
+            let mut row = vec![node.name(), node.resp.to_string()];
+            row.extend(node.resp_replica.map(|at| at.to_string()));
+            row.extend([node.http, node.native, node.peer].map(|at| at.to_string()));
+            row.extend([child.pid().to_string(), node.dir.display().to_string()]);
+            row
         });
         let rows: Vec<Vec<String>> = rows.collect();
-        let headings = ["NODE", "REDIS", "HTTP", "NATIVE", "PEERS", "PROCESS", "DIRECTORY"];
+        let mut headings = vec!["NODE", "REDIS", "HTTP", "NATIVE", "PEERS", "PROCESS", "DIRECTORY"];
+        if all.iter().any(|member| member.node.resp_replica.is_some()) {
+            headings.insert(2, "ITS REPLICA");
+        }
         // The words of this run, whose directory may be a relative one: the same start it again.
         let words: Vec<String> =
             std::env::args_os().map(|word| plan::quoted(&word.to_string_lossy())).collect();

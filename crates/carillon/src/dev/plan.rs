@@ -3,6 +3,7 @@
 //! ```text
 //!                 node-1   node-2   node-3          --base-port 16379
 //!   redis           6379     6380     6381    …         16379 …
+//!   its replicas    6479     6480     6481    …         16479 …    in mode cluster
 //!   native          7400     7401     7402    …         17400 …
 //!   http            7480     7481     7482    …         17480 …
 //!   peers           7600     7601     7602    …         17600 …
@@ -24,6 +25,7 @@ pub const BASE_PORT: u16 = 6379;
 /// The highest base: the last node's peer listener has the last port there is.
 pub const BASE_PORT_MAX: u16 = u16::MAX - (PEER - BASE_PORT) - (NODES_MAX as u16 - 1);
 
+const REPLICA: u16 = 6479;
 const NATIVE: u16 = 7400;
 const HTTP: u16 = 7480;
 const PEER: u16 = 7600;
@@ -59,6 +61,8 @@ pub struct NodePlan {
     pub dir: PathBuf,
     /// Where Redis clients connect.
     pub resp: SocketAddr,
+    /// Where those connect that ask for replicas, in mode cluster.
+    pub resp_replica: Option<SocketAddr>,
     /// Where clients of the native frames connect.
     pub native: SocketAddr,
     /// Where HTTP and the command line connect.
@@ -81,8 +85,11 @@ impl NodePlan {
     }
 
     /// Its listeners, by the names of their settings.
-    pub fn listeners(&self) -> [(&'static str, SocketAddr); 4] {
-        [("resp", self.resp), ("native", self.native), ("http", self.http), ("peer", self.peer)]
+    pub fn listeners(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        let [resp, native] = [("resp", self.resp), ("native", self.native)];
+        let [http, peer] = [("http", self.http), ("peer", self.peer)];
+        let replica = self.resp_replica.map(|at| ("resp_replica", at));
+        [resp, native, http, peer].into_iter().chain(replica)
     }
 
     /// How to start it by hand, for a shell.
@@ -124,6 +131,7 @@ pub fn node(wish: &DevOptions, number: usize) -> NodePlan {
         number,
         dir: wish.dir.join(name(number)),
         resp: at(BASE_PORT, number),
+        resp_replica: has_replica_listeners(wish).then(|| at(REPLICA, number)),
         native: at(NATIVE, number),
         http: at(HTTP, number),
         peer: at(PEER, number),
@@ -136,6 +144,9 @@ pub fn node(wish: &DevOptions, number: usize) -> NodePlan {
     };
     flag("name", name(number));
     flag("resp", at(BASE_PORT, number).to_string());
+    if has_replica_listeners(wish) {
+        flag("resp-replica", at(REPLICA, number).to_string());
+    }
     flag("native", at(NATIVE, number).to_string());
     flag("http", at(HTTP, number).to_string());
     if !wish.memory_is_set && !wish.flags.iter().any(|word| is_flag(word, "memory-max")) {
@@ -166,6 +177,14 @@ fn cluster_flags(
         flags.push(("join", others.join(",").into()));
     }
     flags
+}
+
+/// Whether clients may ask the nodes for replicas: in mode cluster, unless a flag says where.
+fn has_replica_listeners(wish: &DevOptions) -> bool {
+    let values = wish.flags.iter().zip(wish.flags.iter().skip(1));
+    let is_cluster = wish.flags.iter().any(|word| word == "--resp-mode=cluster")
+        || values.into_iter().any(|(name, value)| name == "--resp-mode" && value == "cluster");
+    is_cluster && !wish.flags.iter().any(|word| is_flag(word, "resp-replica"))
 }
 
 /// Whether a word of a command line is this flag, with or without a value.
@@ -202,24 +221,33 @@ mod tests {
         nodes(wish)[number - 1].command_line(Path::new("carillon"))
     }
 
+    fn ports(node: &NodePlan) -> Vec<u16> {
+        node.listeners().map(|(_, at)| at.port()).collect()
+    }
+
     #[test]
     fn ports_keep_their_distance() {
         let all = nodes(&wish(3));
         assert_eq!(all[0].resp.port(), 6379);
-        assert_eq!(all[2].listeners().map(|(_, at)| at.port()), [6381, 7402, 7482, 7602]);
+        assert_eq!(ports(&all[2]), [6381, 7402, 7482, 7602]);
         let shifted = nodes(&DevOptions { base_port: 16_379, ..wish(2) });
-        assert_eq!(
-            shifted[1].listeners().map(|(_, at)| at.port()),
-            [16_380, 17_401, 17_481, 17_601]
-        );
+        assert_eq!(ports(&shifted[1]), [16_380, 17_401, 17_481, 17_601]);
+        for mode in ["--resp-mode=cluster", "--resp-mode"] {
+            let flags = vec![mode.into(), "cluster".into()];
+            let cluster = DevOptions { flags, ..wish(2) };
+            assert_eq!(ports(&nodes(&cluster)[1]), [6380, 7401, 7481, 7601, 6480]);
+            assert!(line(&cluster, 2).contains(" --resp-replica 127.0.0.1:6480 "));
+        }
+        let own = ["--resp-mode=cluster", "--resp-replica=off"].map(OsString::from);
+        let own = DevOptions { flags: own.into(), ..wish(2) };
+        assert_eq!(ports(&nodes(&own)[1]), [6380, 7401, 7481, 7601]);
         for base_port in [1, BASE_PORT_MAX] {
-            let mut ports: Vec<u16> = nodes(&DevOptions { base_port, ..wish(NODES_MAX) })
-                .iter()
-                .flat_map(|node| node.listeners().map(|(_, at)| at.port()))
-                .collect();
-            ports.sort_unstable();
-            ports.dedup();
-            assert_eq!(ports.len(), 4 * NODES_MAX, "no two listeners at one port");
+            let flags = vec!["--resp-mode=cluster".into()];
+            let most = DevOptions { base_port, flags, ..wish(NODES_MAX) };
+            let mut all: Vec<u16> = nodes(&most).iter().flat_map(ports).collect();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), 5 * NODES_MAX, "no two listeners at one port");
         }
     }
 
@@ -246,7 +274,8 @@ mod tests {
     #[test]
     fn added_node_joins_all_others() {
         let added = node(&wish(2), 4);
-        assert_eq!(added.listeners().map(|(_, at)| at.port()), [6382, 7403, 7483, 7603]);
+        let ports: Vec<u16> = added.listeners().map(|(_, at)| at.port()).collect();
+        assert_eq!(ports, [6382, 7403, 7483, 7603]);
         let line = added.command_line(Path::new("carillon"));
         assert!(line.ends_with("--join 127.0.0.1:7600,127.0.0.1:7601,127.0.0.1:7602"), "{line}");
         assert!(line.contains("--replicas 1 ") && line.contains("--memory-max 30%"), "{line}");

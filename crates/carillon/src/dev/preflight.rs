@@ -50,7 +50,7 @@ fn write_secret(path: &Path) -> io::Result<()> {
 /// # Errors
 /// The first that is not.
 pub fn ports_are_free(nodes: &[NodePlan]) -> Result<(), DevError> {
-    let all = nodes.iter().flat_map(|node| node.listeners().map(|listener| (node, listener)));
+    let all = nodes.iter().flat_map(|node| node.listeners().map(move |listener| (node, listener)));
     let held = all.map(|(node, (protocol, address))| {
         TcpListener::bind(address).map_err(|source| {
             let node = node.name();

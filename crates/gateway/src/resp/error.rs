@@ -24,8 +24,14 @@ impl CommandError {
     }
 }
 
+/// A command that writes, and that no other node does in a replica's place.
+pub const READ_ONLY_REPLICA: CommandError =
+    CommandError::Fixed("READONLY You can't write against a read only replica.");
 /// Options that do not fit together, or are none.
 pub const SYNTAX: CommandError = CommandError::Fixed("ERR syntax error");
+/// The keys of one command lie on several nodes of a Redis Cluster.
+pub const CROSS_SLOT: CommandError =
+    CommandError::Fixed("CROSSSLOT Keys in request don't hash to the same slot");
 /// Not an integer of 64 bits where one is needed.
 pub const NOT_INTEGER: CommandError =
     CommandError::Fixed("ERR value is not an integer or out of range");

@@ -57,11 +57,14 @@ pub use request::{
     Bound, Explain, Gather, KeyspaceRequest, Kill, LibraryRequest, RANGE_NEEDS_ORDER, Range,
     Request, Restore, ScriptCall, ScriptName, ScriptRequest, Transfer, Wait,
 };
-pub use scripted::{ScriptedCommand, flushes, is_script, needs_memory, spans_keyspaces};
+pub use scripted::{
+    ScriptedCommand, called_function, changes_scripts, flushes, is_script, needs_memory,
+    spans_keyspaces,
+};
 pub use session::{FIRST_KEYSPACE, Peer, Session};
 pub use stats::{BUCKETS, CommandCalls, SlowCommand};
 pub use subscriptions::Subscriptions;
-pub use topology::{Health, Mode, Node, Shard, Topology};
+pub use topology::{Health, Mode, Node, ReplicaListener, Shard, Topology};
 pub use tracking::{Choice, Tracking};
 pub use transaction::{
     ARGS_MAX, QUEUED_BYTES_MAX, QUEUED_MAX, Queue, WATCHED_BYTES_MAX, WATCHED_MAX, Watched,

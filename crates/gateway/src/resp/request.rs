@@ -211,6 +211,16 @@ pub enum LibraryRequest<'a> {
     Stats,
 }
 
+impl LibraryRequest<'_> {
+    /// Whether it changes libraries.
+    pub fn is_change(&self) -> bool {
+        match self {
+            Self::Load { .. } | Self::Delete(_) | Self::Flush | Self::Restore { .. } => true,
+            Self::List { .. } | Self::Dump | Self::Stats => false,
+        }
+    }
+}
+
 /// What becomes of libraries that are there when others are restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restore {

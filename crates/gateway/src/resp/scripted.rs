@@ -1,11 +1,13 @@
 //! Commands that scripts call: what they may not do, in Redis's words.
 
 use super::args::Args;
+use super::commands::cluster::DISABLED;
 use super::context::Context;
 use super::error::CommandError;
 use super::request::Request;
 use super::session::Session;
 use super::table;
+use super::topology::Mode;
 use crate::access::Access;
 
 const UNKNOWN: CommandError = CommandError::Fixed("ERR Unknown Redis command called from script");
@@ -54,10 +56,39 @@ pub fn flushes(args: Args<'_>) -> bool {
     table::lookup(args).ok().filter(is_flush).is_some()
 }
 
+/// Whether a command changes which scripts or libraries all nodes have, or stops those that run.
+pub fn changes_scripts(args: Args<'_>) -> bool {
+    let changes = |spec: &&table::CommandSpec| {
+        matches!(
+            spec.name,
+            "script|flush"
+                | "script|kill"
+                | "function|load"
+                | "function|delete"
+                | "function|flush"
+                | "function|restore"
+                | "function|kill"
+        )
+    };
+    table::lookup(args).ok().filter(changes).is_some()
+}
+
+/// The function that a command calls.
+pub fn called_function<'a>(args: Args<'a>) -> Option<&'a [u8]> {
+    let calls = |spec: &&table::CommandSpec| ["fcall", "fcall_ro"].contains(&spec.name);
+    table::lookup(args).ok().filter(calls).and_then(|_| args.get(1))
+}
+
 /// Whether a command may need more memory, or is a script, which may.
 pub fn needs_memory(args: Args<'_>) -> bool {
     let denies = |spec: &&table::CommandSpec| spec.flags.split(' ').any(|flag| flag == "denyoom");
     is_script(args) || table::lookup(args).ok().filter(denies).is_some()
+}
+
+/// Whether Redis has a command in its cluster only. A script has no connection that it could
+/// change.
+fn is_of_clusters(name: &str) -> bool {
+    matches!(name, "asking" | "readonly" | "readwrite")
 }
 
 /// Whether a command sends a message: it writes nothing, but others see it.
@@ -74,7 +105,7 @@ impl Session {
         ctx: &dyn Context,
         out: &mut Vec<u8>,
     ) -> Request<'a> {
-        match Self::refused_to_script(args, may) {
+        match Self::refused_to_script(args, may, ctx.mode()) {
             Some(error) => {
                 self.writer(out).error(error.text());
                 Request::Answered
@@ -83,12 +114,13 @@ impl Session {
         }
     }
 
-    fn refused_to_script(args: Args<'_>, may: ScriptedCommand) -> Option<CommandError> {
+    fn refused_to_script(args: Args<'_>, may: ScriptedCommand, mode: Mode) -> Option<CommandError> {
         let Ok(spec) = table::lookup(args) else { return Some(UNKNOWN) };
         let has = |flag| spec.flags.split(' ').any(|word| word == flag);
         match () {
             () if !spec.fits(args.len()) => Some(ARITY),
             () if has("noscript") => Some(NOT_ALLOWED),
+            () if mode == Mode::Any && is_of_clusters(spec.name) => Some(DISABLED),
             () if may.read_only && (spec.access == Access::Write || publishes(spec.name)) => {
                 Some(READ_ONLY)
             }

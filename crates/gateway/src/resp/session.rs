@@ -75,6 +75,8 @@ pub struct Session {
     pub(super) no_evict: bool,
     pub(super) no_touch: bool,
     pub(super) readonly: bool,
+    /// Whether its listener is the one for clients that ask for replicas.
+    pub(super) is_replica: bool,
     /// How old reads may be, in ms.
     pub(super) stale_ms: u32,
     /// How old the last one was at most.
@@ -124,6 +126,7 @@ impl Session {
             no_evict: false,
             no_touch: false,
             readonly: false,
+            is_replica: false,
             stale_ms: 0,
             age_ms: Cell::new(0),
             routes: false,
@@ -163,6 +166,24 @@ impl Session {
     /// From now on replies are in this version of the protocol.
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
+    }
+
+    /// Its listener is the one for clients that ask for replicas: it reads there without being
+    /// asked to.
+    pub fn serve_as_replica(&mut self) {
+        (self.is_replica, self.readonly) = (true, true);
+    }
+
+    /// Whether it is answered as by a replica.
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.is_replica
+    }
+
+    /// Whether its reads may be answered here at all: not by a replica after READWRITE.
+    #[inline]
+    pub fn reads_here(&self) -> bool {
+        !self.is_replica || self.readonly
     }
 
     /// Whether it reads at replicas, too (READONLY).
@@ -326,6 +347,10 @@ impl Session {
         let subscriptions = std::mem::take(&mut self.subscriptions);
         let muted = self.muted;
         let fresh = Self::new(self.id, peer, self.limits, self.default_lookup, self.since_millis);
+        let is_replica = self.is_replica;
         *self = Self { lib_name, lib_version, subscriptions, last_command, muted, ..fresh };
+        if is_replica {
+            self.serve_as_replica();
+        }
     }
 }

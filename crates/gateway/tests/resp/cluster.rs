@@ -36,6 +36,7 @@ impl Context for ThreeNodes {
         }
         let node = |id, port, health, is_linked| Node {
             id,
+            listener: None,
             host: "10.0.0.1".into(),
             port,
             peer_port: 7600,
@@ -74,6 +75,76 @@ impl Context for ThreeNodes {
     fn each_other_client(&self, show: &mut dyn FnMut(ClientFacts<'_>)) {
         Still.each_other_client(show);
     }
+}
+
+/// The same nodes in mode `cluster`; the first and the third listen for clients that ask for
+/// replicas.
+struct Listeners;
+
+impl Context for Listeners {
+    fn now_millis(&self) -> u64 {
+        Still.now_millis()
+    }
+
+    fn keyspace_exists(&self, name: &[u8]) -> bool {
+        Still.keyspace_exists(name)
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts { node_id: "000000000000000000000000000000000000000a", ..Still.facts() }
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::Cluster
+    }
+
+    fn topology(&self, keyspace: &str) -> Topology {
+        let mut topology = ThreeNodes(Mode::Cluster).topology(keyspace);
+        topology.add_listeners(&[Some(7000), None, Some(7002)]);
+        topology
+    }
+
+    fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>)) {
+        Still.each_keyspace(show);
+    }
+
+    fn each_other_client(&self, show: &mut dyn FnMut(ClientFacts<'_>)) {
+        Still.each_other_client(show);
+    }
+}
+
+#[test]
+fn listener_for_replicas_answers_as_one() {
+    let mut replica = session();
+    replica.serve_as_replica();
+    let mut said = |line: &str| {
+        let (request, out) = send_to(&Listeners, &mut replica, format!("{line}\r\n").as_bytes());
+        (request, String::from_utf8(out).unwrap())
+    };
+    let own = "000000000000000000000001000000000000000a";
+    assert_eq!(said("CLUSTER MYID").1, format!("$40\r\n{own}\r\n"));
+    let role = "*5\r\n$5\r\nslave\r\n$8\r\n10.0.0.1\r\n:6380\r\n$9\r\nconnected\r\n:0\r\n";
+    assert_eq!(said("ROLE").1, role);
+    let info = said("INFO replication").1;
+    assert!(info.contains("role:slave\r\nmaster_host:10.0.0.1\r\nmaster_port:6380\r\n"), "{info}");
+    assert!(said("HELLO").1.contains("$4\r\nrole\r\n$7\r\nreplica\r\n"));
+    let (b, nodes) = (id('b'), said("CLUSTER NODES").1);
+    let line = format!("{own} 10.0.0.1:7000@7600 myself,slave {b} 0 0 4 connected\n");
+    assert!(nodes.contains(&line), "{nodes}");
+    assert_eq!(nodes.matches("myself").count(), 1, "{nodes}");
+    let read_only = "-READONLY You can't write against a read only replica.\r\n";
+    for line in ["FLUSHALL", "FLUSHDB ASYNC", "FUNCTION FLUSH", "FUNCTION DELETE x"] {
+        assert_eq!(said(line).1, read_only, "{line}");
+    }
+    // Those with keys are sent on by the server; and it reads without being asked to.
+    assert!(said("SET k v").0.starts_with("Write("));
+    assert!(said("CLIENT INFO").1.contains(" flags=r "));
+    assert_eq!(said("READWRITE").1, "+OK\r\n");
+    assert_eq!(said("RESET").0, "Reset");
+    assert!(said("CLIENT INFO").1.contains(" flags=r "));
+    assert_eq!(said("MULTI").1, "+OK\r\n");
+    assert_eq!(said("FLUSHALL").1, read_only);
+    assert!(said("EXEC").1.starts_with("-EXECABORT"));
 }
 
 fn ask(mode: Mode, session: &mut Session, line: &str) -> (String, String) {
@@ -220,8 +291,13 @@ fn mode_cluster_is_a_redis_cluster_with_one_keyspace() {
         assert_eq!(cluster(line).1, "-ERR SELECT is not allowed in cluster mode\r\n", "{line}");
     }
     assert_eq!(cluster("SELECT x1").1, "-ERR no such keyspace 'x1'\r\n");
-    let copy = cluster("COPY a b DB 1").1;
+    let copy = cluster("COPY {a}1 {a}2 DB 1").1;
     assert_eq!(copy, "-ERR Copying to another database is not allowed in cluster mode\r\n");
+    // As in a Redis Cluster, whatever else is wrong with it.
+    for line in ["COPY a b DB 1", "COPY a b DB x", "COPY a b FOO"] {
+        let crosses = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+        assert_eq!(cluster(line).1, crosses, "{line}");
+    }
     assert_eq!(cluster("COPY a b DB 0").0, "Write(Copy { from: [97], to: [98], replace: false })");
     assert_eq!(cluster("MOVE a 1").1, "-ERR MOVE is not allowed in cluster mode\r\n");
     assert!(cluster("INFO cluster").1.contains("cluster_enabled:1"));

@@ -191,6 +191,43 @@ impl Libraries {
     fn emptied(&self) -> Self {
         Self { script_epoch: self.script_epoch, ..Self::default() }
     }
+
+    /// What a change makes of them.
+    ///
+    /// # Errors
+    /// `LibraryExists`, `FunctionExists`, `NoLibrary`, `LibrariesTooLarge`.
+    pub fn changed(&self, op: &LibraryOp<'_>) -> Result<Self, CatalogueError> {
+        let mut changed = self.clone();
+        match op {
+            LibraryOp::Load { library, replace } => {
+                if *replace && changed.get(&library.name).is_some() {
+                    changed.remove(&library.name)?;
+                }
+                changed.add(library)?;
+            }
+            LibraryOp::Delete { name } => changed.remove(name)?,
+            LibraryOp::Flush => changed = changed.emptied(),
+            LibraryOp::Restore { policy, libraries } => {
+                if *policy == RestorePolicy::Flush {
+                    changed = changed.emptied();
+                }
+                // First all that make room for names of functions.
+                let replaced = libraries.iter().filter(|_| *policy == RestorePolicy::Replace);
+                for library in replaced {
+                    if changed.get(&library.name).is_some() {
+                        changed.remove(&library.name)?;
+                    }
+                }
+                libraries.iter().try_for_each(|library| changed.add(library))?;
+            }
+            LibraryOp::FlushScripts => changed.script_epoch += 1,
+        }
+        let bytes = changed.bytes();
+        if bytes > LIBRARIES_BYTES_MAX && bytes > self.bytes() {
+            return Err(CatalogueError::LibrariesTooLarge { bytes: bytes as u64 });
+        }
+        Ok(changed)
+    }
 }
 
 /// What becomes of libraries that are there when others are restored.
@@ -247,36 +284,7 @@ impl Catalogue {
         if self.cluster_version < needs {
             return Err(CatalogueError::VersionTooLow { version: self.cluster_version, needs });
         }
-        let mut changed = self.libraries.clone();
-        match op {
-            LibraryOp::Load { library, replace } => {
-                if *replace && changed.get(&library.name).is_some() {
-                    changed.remove(&library.name)?;
-                }
-                changed.add(library)?;
-            }
-            LibraryOp::Delete { name } => changed.remove(name)?,
-            LibraryOp::Flush => changed = changed.emptied(),
-            LibraryOp::Restore { policy, libraries } => {
-                if *policy == RestorePolicy::Flush {
-                    changed = changed.emptied();
-                }
-                // First all that make room for names of functions.
-                let replaced = libraries.iter().filter(|_| *policy == RestorePolicy::Replace);
-                for library in replaced {
-                    if changed.get(&library.name).is_some() {
-                        changed.remove(&library.name)?;
-                    }
-                }
-                libraries.iter().try_for_each(|library| changed.add(library))?;
-            }
-            LibraryOp::FlushScripts => changed.script_epoch += 1,
-        }
-        let bytes = changed.bytes();
-        if bytes > LIBRARIES_BYTES_MAX && bytes > self.libraries.bytes() {
-            return Err(CatalogueError::LibrariesTooLarge { bytes: bytes as u64 });
-        }
-        self.libraries = changed;
+        self.libraries = self.libraries.changed(op)?;
         Ok(())
     }
 }

@@ -115,6 +115,11 @@ pub(crate) fn parse_metadata(source: &[u8]) -> Result<Library, LibraryError> {
     Ok(Library { name, engine: "LUA".to_owned(), functions: Vec::new() })
 }
 
+/// The name in a library's first line, if that is right.
+pub fn name_of(source: &[u8]) -> Option<String> {
+    parse_metadata(source).ok().map(|library| library.name)
+}
+
 /// What a library has registered: its functions, and where the registry has them.
 pub(crate) type Registered = (Vec<Function>, BTreeMap<Vec<u8>, c_int>);
 

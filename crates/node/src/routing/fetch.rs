@@ -44,7 +44,8 @@ mod fetched;
 mod find;
 
 pub use fetched::FetchedData;
-pub(crate) use find::{find, history, is_owned};
+pub use find::history;
+pub(crate) use find::{find, is_owned};
 
 /// Bytes of keys and values beyond which an answer is cut; one value may be larger.
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;

@@ -29,6 +29,8 @@ pub struct MemberInfo {
     pub host: String,
     /// Its port of RESP, if it listens.
     pub resp: Option<u16>,
+    /// Its port of RESP for clients that ask for replicas, if it listens.
+    pub resp_replica: Option<u16>,
     /// Its port of the native protocol, if it listens.
     pub native: Option<u16>,
     /// Its port of HTTP, if it listens.
@@ -71,6 +73,7 @@ impl MemberInfo {
             peer: facts.peer.clone(),
             host: facts.advertised.clone(),
             resp: facts.resp,
+            resp_replica: facts.resp_replica,
             native: facts.native,
             http: facts.http,
             domain: facts.domain.clone(),

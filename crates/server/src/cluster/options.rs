@@ -22,6 +22,8 @@ pub struct Options {
     pub domain: String,
     /// The port of RESP, if it listens.
     pub resp: Option<u16>,
+    /// The port of RESP for clients that ask for replicas, if it listens.
+    pub resp_replica: Option<u16>,
     /// The port of the native protocol, if it listens.
     pub native: Option<u16>,
     /// The port of HTTP, if it listens.
@@ -50,6 +52,7 @@ impl Options {
             peer,
             domain: config.domain.clone(),
             resp: config.resp_port_advertised(),
+            resp_replica: config.resp_replica_port_advertised(),
             native: port(config.native),
             http: port(config.http),
             seeds: config.join.clone(),
@@ -73,6 +76,7 @@ impl Options {
             domain: self.domain.clone(),
             software: Self::software(),
             resp: self.resp,
+            resp_replica: self.resp_replica,
             native: self.native,
             http: self.http,
             protocol_lowest: VERSIONS.lowest as u8,

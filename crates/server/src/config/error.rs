@@ -145,13 +145,21 @@ pub enum ConfigError {
         /// The listener's address.
         address: SocketAddr,
     },
+    /// There are replicas in mode `cluster` only.
+    #[error(
+        "resp_replica is on, but only clients of a Redis Cluster ask for replicas: it needs \
+         resp_mode = cluster, and resp on. Set both, or turn resp_replica off"
+    )]
+    ReplicaOfNoCluster,
     /// A port of Redis clients is advertised, but nobody listens.
     #[error(
-        "resp_advertise_port = {port} is set, but resp is off: clients would be sent to a port \
-         that no node serves. Turn resp on, such as --resp 127.0.0.1:6379, or leave \
-         resp_advertise_port out"
+        "{listener}_advertise_port = {port} is set, but {listener} is off: clients would be sent \
+         to a port that no node serves. Give {listener} an address, such as 127.0.0.1:6379, or \
+         leave {listener}_advertise_port out"
     )]
     PortOfNobody {
+        /// The setting of the listener.
+        listener: &'static str,
         /// The port.
         port: u64,
     },

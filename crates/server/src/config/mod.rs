@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::listeners::{Listener, Protocol, TransportKind};
+use gateway::resp::Mode;
 use keyspace::VersionRange;
 use overlay::LookupChoice;
 
@@ -226,7 +227,7 @@ impl Config {
     }
 
     /// The listeners, one row each, those that are off among them.
-    pub fn listeners(&self) -> [Listener; 4] {
+    pub fn listeners(&self) -> [Listener; 5] {
         let row = |protocol, listen, lookup: Option<LookupChoice>| Listener {
             protocol,
             listen,
@@ -235,6 +236,7 @@ impl Config {
         };
         [
             row(Protocol::Resp, self.resp, self.resp_lookup),
+            row(Protocol::RespReplica, self.resp_replica, self.resp_lookup),
             row(Protocol::Native, self.native, None),
             row(Protocol::Http, self.http, self.http_lookup),
             row(Protocol::Peer, self.peer, None),
@@ -245,6 +247,7 @@ impl Config {
     pub fn listen_mut(&mut self, protocol: Protocol) -> &mut Listen {
         match protocol {
             Protocol::Resp => &mut self.resp,
+            Protocol::RespReplica => &mut self.resp_replica,
             Protocol::Native => &mut self.native,
             Protocol::Http => &mut self.http,
             Protocol::Peer => &mut self.peer,
@@ -309,11 +312,13 @@ impl Config {
 
     /// The port of Redis clients that others are told; none if nobody listens there.
     pub fn resp_port_advertised(&self) -> Option<u16> {
-        let listened = self.resp.address()?.port();
-        match self.resp_advertise_port {
-            0 => Some(listened),
-            port => u16::try_from(port).ok(),
-        }
+        port_advertised(self.resp, self.resp_advertise_port)
+    }
+
+    /// The port of Redis clients that ask for replicas that others are told; none if nobody listens
+    /// there.
+    pub fn resp_replica_port_advertised(&self) -> Option<u16> {
+        port_advertised(self.resp_replica, self.resp_replica_advertise_port)
     }
 
     /// Bytes that all connections together may leave unread.
@@ -353,8 +358,18 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_listeners()?;
         self.check_peers()?;
-        if self.resp_advertise_port != 0 && self.resp.address().is_none() {
-            return Err(ConfigError::PortOfNobody { port: self.resp_advertise_port });
+        let ports = [
+            ("resp", self.resp, self.resp_advertise_port),
+            ("resp_replica", self.resp_replica, self.resp_replica_advertise_port),
+        ];
+        if let Some((listener, _, port)) =
+            ports.into_iter().find(|(_, listen, port)| *port != 0 && listen.address().is_none())
+        {
+            return Err(ConfigError::PortOfNobody { listener, port });
+        }
+        let replica_fits = self.resp_mode == Mode::Cluster && self.resp.address().is_some();
+        if self.resp_replica.address().is_some() && !replica_fits {
+            return Err(ConfigError::ReplicaOfNoCluster);
         }
         let bytes_min = self.key_bytes_max + self.value_bytes_max + FRAME_BYTES;
         let buffers = [
@@ -406,6 +421,15 @@ impl Config {
             Some(_) => Ok(()),
             None => Err(ConfigError::NothingToAdvertise { address }),
         }
+    }
+}
+
+/// The port that others are told of a listener; none if it is off.
+fn port_advertised(listen: Listen, advertised: u64) -> Option<u16> {
+    let listened = listen.address()?.port();
+    match advertised {
+        0 => Some(listened),
+        port => u16::try_from(port).ok(),
     }
 }
 

@@ -118,6 +118,10 @@ settings! {
     /// What Redis clients find: any (a lone server, though every node answers for every key) or
     /// cluster (a Redis Cluster, for their cluster clients, which then ask who leads at once).
     resp_mode: Mode = "any", OneOf(RESP_MODES), OneOf<Mode>;
+    /// Where Redis clients that ask for replicas connect, in mode cluster, or off. CLUSTER SLOTS
+    /// and its like name it as a replica of what other nodes lead; it answers reads, and sends
+    /// writes to who leads.
+    resp_replica: Listen = "off", Address, Address;
     /// Where clients of the native frames connect, or off.
     native: Listen = "127.0.0.1:7400", Address, Address;
     /// Where HTTP and the command line connect, or off.
@@ -135,6 +139,8 @@ settings! {
     /// advertise, where that is not the port listened on: behind a mapping of ports. MOVED, CLUSTER
     /// SLOTS and their like name it; 0 = the port listened on.
     resp_advertise_port: u64 = "0", Number(0..=65_535), Number;
+    /// The same for the listener of resp_replica.
+    resp_replica_advertise_port: u64 = "0", Number(0..=65_535), Number;
     /// File with the secret that all nodes of a cluster share; needed with a peer listener.
     peer_secret_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
     /// What this node shares a fate with: a rack, a room. Replicas of a key avoid sharing one.

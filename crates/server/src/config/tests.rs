@@ -87,7 +87,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "dir" => "/elsewhere",
         "name" => "ferdinand",
         "resp" | "native" | "http" => "127.0.0.1:0",
-        "peer" => "127.0.0.1:0",
+        "peer" | "resp_replica" => "127.0.0.1:0",
         "join" => "db1.example:7600,[::1]:7600",
         "advertise" => "db.example:7601",
         "peer_secret_file" | "record" => "/etc/secret",
@@ -120,7 +120,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "script_threads" => "3",
         "checkpoint_log_bytes" | "input_bytes_max" | "output_bytes_max" => "1GiB",
         "output_bytes_total_max" => "2GiB",
-        "resp_advertise_port" => "6380",
+        "resp_advertise_port" | "resp_replica_advertise_port" => "6380",
         _ if setting.name.ends_with("_ms") => "1234",
         name => panic!("{name} has no value to try here"),
     };
@@ -408,4 +408,19 @@ fn an_advertised_port_needs_a_listener() {
     let refused = at(&[("resp-advertise-port", "7001"), ("resp", "off")]).unwrap_err();
     assert!(refused.to_string().contains("resp is off"), "{refused}");
     assert!(at(&[("resp-advertise-port", "65536")]).is_err());
+    let refused = at(&[("resp-replica-advertise-port", "7001")]).unwrap_err();
+    assert!(refused.to_string().contains("resp_replica is off"), "{refused}");
+}
+
+#[test]
+fn replicas_for_clients_need_mode_cluster_and_its_listener() {
+    let at = |flags: &[(&str, &str)]| {
+        from("", &[], &[&[("resp-replica", "127.0.0.1:6479")], flags].concat())
+    };
+    let config = at(&[("resp-mode", "cluster")]).unwrap();
+    assert_eq!(config.resp_replica_port_advertised(), Some(6479));
+    for flags in [&[][..], &[("resp-mode", "cluster"), ("resp", "off")]] {
+        let refused = at(flags).unwrap_err();
+        assert!(refused.to_string().contains("resp_mode = cluster, and resp on"), "{refused}");
+    }
 }

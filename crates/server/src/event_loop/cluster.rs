@@ -21,6 +21,10 @@
 //! After CLIENT ROUTE in mode `any` the same holds for commands whose keys lie in one *shard*; all
 //! others go on as in mode `any`, and so do those on ordered keyspaces, which have no slots.
 //!
+//! Clients of the listener for replicas (`resp_replica`) are answered as by a replica of a Redis
+//! Cluster, which leads nothing: reads are served here unless the client says READWRITE, and all
+//! that writes keys of one slot is sent to who leads, this node's own other listener as well.
+//!
 //! So reads cost no more than in mode `any`: this node serves a read if it leads, or has just
 //! proved that its state is current. While no leader is known, or the last one is not linked any
 //! more, commands wait here for the next leader instead of being redirected.
@@ -35,6 +39,7 @@ use node::routing::route::Route;
 use super::EventLoop;
 use super::connection::Connection;
 use super::resp::CROSS_SLOT;
+use super::topology;
 use crate::runtime::boot_nanos;
 use gateway::resp::{Mode, Request, Session};
 
@@ -110,8 +115,11 @@ impl EventLoop {
         let route = connection.route.as_ref()?;
         let redirects = &mut connection.redirects;
         let mut slots = Slots::of(self.config.resp_mode, route);
+        let reads_here = session.reads_here();
         match request {
-            Request::Read(read) if read.keys().len() > 1 || redirects.has_writes() => {
+            Request::Read(read)
+                if read.keys().len() > 1 || redirects.has_writes() || !reads_here =>
+            {
                 read.keys().iter().for_each(|key| slots.add(key));
             }
             Request::Write(write) => slots.add_all(write),
@@ -123,16 +131,19 @@ impl EventLoop {
         match (slots.differ, request) {
             // A script may touch any keys, and in mode cluster as well.
             (true, Request::Script(_)) => None,
+            (_, Request::Script(call)) if call.read_only && session.is_replica() && reads_here => {
+                None
+            }
             (true, _) if self.config.resp_mode == Mode::Any => None,
             (true, _) => Some(CROSS_SLOT.into()),
             (false, Request::Read(_)) => {
                 let now = boot_nanos();
                 redirects.writes.trim(now);
                 let follows = redirects.writes.has(route.place_of_slot(slot), now);
-                if follows { self.moved(route, slot) } else { None }
+                if follows || !reads_here { self.moved(session, route, slot) } else { None }
             }
             (false, _) => {
-                let moved = self.moved(route, slot)?;
+                let moved = self.moved(session, route, slot)?;
                 redirects.writes.renew(route.place_of_slot(slot), boot_nanos());
                 Some(moved)
             }
@@ -161,10 +172,11 @@ impl EventLoop {
             state.descriptor.replica_on(self.runtime.identity.node).is_some()
         };
         let now = boot_nanos();
-        if (session.is_readonly() || redirects.reads.has(blocked.place, now)) && is_here() {
+        let serves = session.is_readonly() || redirects.reads.has(blocked.place, now);
+        if serves && (session.is_replica() || is_here()) {
             return None;
         }
-        let moved = self.moved(route, slots.first?)?;
+        let moved = self.moved(session, route, slots.first?)?;
         redirects.reads.add(blocked.place, now);
         Some(moved)
     }
@@ -175,14 +187,19 @@ impl EventLoop {
         self.config.resp_mode == Mode::Cluster || session.is_routing()
     }
 
-    /// The redirection for a slot, if another node leads there and can be reached.
-    fn moved(&self, route: &Route, slot: Slot) -> Option<Box<str>> {
+    /// The redirection for a slot, if another node leads there and can be reached, or this one as
+    /// far as it is asked as a replica.
+    fn moved(&self, session: &Session, route: &Route, slot: Slot) -> Option<Box<str>> {
         let peers = self.runtime.peers.as_ref()?;
         if route.keyspace.options.placement != Placement::Hashed {
             return None;
         }
         let node = self.leader_of(route, route.place_of_slot(slot))?;
-        if node == self.runtime.identity.node || !peers.cluster.is_connected(node) {
+        let is_ready = match node == self.runtime.identity.node {
+            true => session.is_replica(),
+            false => peers.cluster.is_connected(node),
+        };
+        if !is_ready {
             return None;
         }
         let members = peers.cluster.members();
@@ -206,13 +223,26 @@ impl EventLoop {
         }
     }
 
-    /// The shards that a keyspace scan covers: in mode `cluster` those that this node leads, else
-    /// all. Also all for a keyspace without slots, whose clients do not know leaders.
-    pub(super) fn local_scope(&self, route: &Route, mode: Mode) -> Vec<bool> {
+    /// The node whose replica this one's listener for replicas is shown as.
+    fn master_of_listener(&self, keyspace: &str) -> NodeId {
+        let topology = topology::gather(&self.runtime, &self.config, keyspace);
+        let listener = topology.listener_of(topology.me);
+        let master = listener.and_then(|at| topology.master_of(at));
+        master.map_or(self.runtime.identity.node, |master| NodeId(topology.nodes[master].id))
+    }
+
+    /// The shards that a keyspace scan covers: in mode `cluster` those that this node leads or, as
+    /// a replica, those that its master leads; else all. Also all for a keyspace without slots,
+    /// whose clients do not know leaders.
+    pub(super) fn local_scope(&self, route: &Route, mode: Mode, session: &Session) -> Vec<bool> {
+        let node = match session.is_replica() {
+            true => self.master_of_listener(&route.keyspace.name),
+            false => self.runtime.identity.node,
+        };
         let is_mine = |place: usize| {
             mode == Mode::Any
                 || route.keyspace.options.placement != Placement::Hashed
-                || self.leader_of(route, place) == Some(self.runtime.identity.node)
+                || self.leader_of(route, place) == Some(node)
         };
         (0..route.views.len()).map(is_mine).collect()
     }

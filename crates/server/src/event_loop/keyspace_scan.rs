@@ -70,7 +70,7 @@ impl EventLoop {
         if let Some(text) = needs_other_layout(request, &route) {
             return self.refuse(connection, session, text, muted);
         }
-        let scope = self.scope(request, &route, connection.mode);
+        let scope = self.scope(request, &route, connection.mode, session);
         let asked = match scan::admit(&route, &|place| scope.is_here(place), now) {
             Ok(asked) => asked,
             Err(blocked) => {
@@ -124,7 +124,13 @@ impl EventLoop {
 
     /// Which shards a command looks at. Remote ones are determined once: a replica here may catch
     /// up meanwhile.
-    fn scope(&self, request: &KeyspaceRequest<'_>, route: &Route, mode: Mode) -> Scope {
+    fn scope(
+        &self,
+        request: &KeyspaceRequest<'_>,
+        route: &Route,
+        mode: Mode,
+        session: &Session,
+    ) -> Scope {
         let places = 0..route.views.len();
         let all_away: Vec<bool> =
             places.clone().map(|place| self.runtime.routing.must_fetch(route, place)).collect();
@@ -145,7 +151,7 @@ impl EventLoop {
             }
             _ => 0..=route.views.len(),
         };
-        let mine = self.local_scope(route, mode);
+        let mine = self.local_scope(route, mode, session);
         let is_wanted = |place: &usize| {
             of_range.contains(place) && only.map_or(mine[*place], |only| only == *place)
         };
@@ -207,7 +213,7 @@ impl EventLoop {
             let is_selected = selected.is_some();
             let route = selected.unwrap_or(route);
             if is_selected || (all && !is_cluster) {
-                let all = self.local_scope(route, connection.mode).into_iter().enumerate();
+                let all = self.local_scope(route, connection.mode, session).into_iter().enumerate();
                 let piece =
                     |place| (route.shard(place), Write::flush_of(route.arc(place), version));
                 shards.extend(all.filter(|(_, mine)| *mine).map(|(place, _)| piece(place)));

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A scan asks many shards, each at a moment of its own, so it is no part of the transaction: it
-//! sees all that the transaction wrote, and what others wrote by then. So no command that writes
-//! may stand behind it. The connection changes only if EXEC was done.
+//! sees all that the transaction wrote, and what others wrote by then. If a command that writes
+//! stands behind it, all run on copies of their keys instead, in their order
+//! ([`exec_scripts`](EventLoop::exec_scripts)). The connection changes only if EXEC was done.
 
 use command::{Read, Reply, Sink, Step, View};
 use keyspace::Timestamp;
@@ -21,15 +22,6 @@ use super::resp::CommandOutcome;
 use super::transactions::{ExecPart, effects_of, write_executed};
 use gateway::resp::{Args, Queue, Request, RespWriter, Session, concerns_connection};
 
-/// The error of EXEC when a command that writes stands behind a scan.
-const WRITES_BEHIND_SCAN: &str = "EXECABORT a command on the whole keyspace (KEYS, SCAN, DBSIZE, \
-                                  RANDOMKEY, RANGE) stands before one that writes; nothing was \
-                                  done. Put it last";
-/// … when a value goes from shard to shard besides.
-pub(super) const MOVES_BESIDE_LATE: &str = "EXECABORT RENAME, COPY and MSETNX over several \
-                                            shards stand in no transaction with commands on the \
-                                            whole keyspace or the connection; nothing was done. \
-                                            Send two transactions";
 /// The error of EXEC when its late commands cannot be run.
 const LATE_FAILED: &str = "UNKNOWN the transaction was done, but not all of its commands on the \
                            whole keyspace or the connection:";
@@ -80,15 +72,14 @@ impl View for Two<'_> {
     }
 }
 
-/// Whether late commands stand where they may.
+/// Whether late commands stand where they can run behind the others.
 #[derive(Default)]
 pub(super) struct Order {
     has_scanned: bool,
     is_elsewhere: bool,
-    /// Whether commands on keys follow a SELECT of another keyspace.
-    pub spans_keyspaces: bool,
-    /// Why they do not, if they do not.
-    pub misplaced: Option<&'static str>,
+    /// Whether commands on keys follow a SELECT of another keyspace, or one that writes follows a
+    /// scan.
+    pub needs_copies: bool,
 }
 
 impl Order {
@@ -102,10 +93,9 @@ impl Order {
 
     /// These are what a command comes to that shards do.
     pub fn steps(&mut self, steps: &[Step<'_>]) {
-        self.spans_keyspaces |= self.is_elsewhere && !steps.is_empty();
-        if self.has_scanned && steps.iter().any(|step| matches!(step, Step::Write(_))) {
-            self.misplaced = Some(WRITES_BEHIND_SCAN);
-        }
+        self.needs_copies |= self.is_elsewhere && !steps.is_empty();
+        let writes = steps.iter().any(|step| matches!(step, Step::Write(_)));
+        self.needs_copies |= self.has_scanned && writes;
     }
 }
 

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use command::Sink as _;
 use command::glob::matches_nocase;
 use gateway::resp::{
-    LibraryRequest, Mode, Request, RespWriter, Restore, ScriptName, ScriptRequest, Session, Version,
+    LibraryRequest, Mode, Request, RespWriter, ScriptName, ScriptRequest, Session, Version,
 };
-use keyspace::Feature;
 use keyspace::catalogue::{Libraries, Library, LibraryOp, RestorePolicy};
 use lua::Sha1Hex;
 use lua::library::dump;
@@ -26,9 +25,7 @@ use super::serve::{go_waiter, waiter};
 use super::state::WaitsFor;
 use crate::runtime::NodeRuntime;
 use crate::runtime::mailbox::Mail;
-use crate::scripts::{self, JobReply, NO_SCRIPT, Program, RunningScript, libraries};
-
-const NOT_BUSY: &str = "NOTBUSY No scripts in execution right now.";
+use crate::scripts::{self, Draft, JobReply, NO_SCRIPT, Program, RunningScript, libraries};
 
 /// A reply that another thread writes.
 pub(super) struct LaterReply {
@@ -135,13 +132,11 @@ impl EventLoop {
                     known => show(known.and_then(|(_, script)| script)),
                 }
             }
-            ScriptRequest::Flush => flush_scripts(&runtime, reply),
+            ScriptRequest::Flush => {
+                libraries::flush_scripts(&runtime, |result| reply.result(result));
+            }
             ScriptRequest::Kill { functions } => {
-                let is_killed = runtime.scripts.kill(functions);
-                scripts::kill_elsewhere(&runtime, functions, move |elsewhere| {
-                    let any = is_killed || elsewhere;
-                    reply.result(any.then_some(()).ok_or_else(|| NOT_BUSY.into()));
-                });
+                scripts::kill(&runtime, functions, |result| reply.result(result));
             }
             ScriptRequest::Load(_) => unreachable!("it concerns this node alone"),
         }
@@ -167,7 +162,8 @@ impl EventLoop {
         let mut writer = session.writer(&mut bytes);
         match asked {
             LibraryRequest::List { .. } | LibraryRequest::Stats | LibraryRequest::Dump => {
-                write_known(&runtime, &Request::Libraries(asked), &mut writer);
+                let now = Draft::default();
+                write_known(&runtime, &now, &Request::Libraries(asked), &mut writer);
             }
             LibraryRequest::Load { code, replace } => {
                 let reply = self.owe_later(at, connection, session, muted);
@@ -193,13 +189,8 @@ impl EventLoop {
                     Ok(codes) => codes.into_iter().map(Vec::into_boxed_slice).collect(),
                     Err(error) => return self.refuse(connection, session, error.0, muted),
                 };
-                let policy = match how {
-                    Restore::Append => RestorePolicy::Append,
-                    Restore::Replace => RestorePolicy::Replace,
-                    Restore::Flush => RestorePolicy::Flush,
-                };
                 let reply = self.owe_later(at, connection, session, muted);
-                restore(&runtime, mode, codes, policy, reply);
+                restore(&runtime, mode, codes, scripts::policy(how), reply);
                 return CommandOutcome::Answered;
             }
         }
@@ -213,7 +204,10 @@ impl EventLoop {
 /// Has a script thread see what the code registers, and the catalogue take the library.
 fn load(runtime: &Arc<NodeRuntime>, mode: Mode, code: Box<[u8]>, replace: bool, reply: LaterReply) {
     let again = runtime.clone();
-    runtime.scripts.call(Box::new(move || match libraries::judge(&code) {
+    let judge = move |runtime: &NodeRuntime, code: &[u8]| {
+        libraries::judge_beside(&runtime.scripts.libraries.all(), code, replace)
+    };
+    runtime.scripts.call(Box::new(move || match judge(&again, &code) {
         Err(text) => reply.result(Err(text)),
         Ok(library) => {
             let name = library.name.clone();
@@ -235,16 +229,10 @@ fn restore(
 ) {
     let again = runtime.clone();
     runtime.scripts.call(Box::new(move || {
-        let judged = codes.iter().map(|code| libraries::judge(code));
-        let mut libraries: Vec<Library> = match judged.collect() {
+        let libraries = match libraries::judge_all(&codes) {
             Ok(libraries) => libraries,
             Err(text) => return reply.result(Err(text)),
         };
-        libraries.sort_by(|a, b| a.name.cmp(&b.name));
-        if let Some([twice, _]) = libraries.array_windows().find(|[a, b]| a.name == b.name) {
-            let text = format!("ERR Library '{}' already exists", twice.name);
-            return reply.result(Err(text));
-        }
         let op = LibraryOp::Restore { policy, libraries };
         libraries::change(&again, mode, op, |result| reply.result(result));
     }));
@@ -275,43 +263,34 @@ fn script_exists(runtime: &NodeRuntime, all: &[Option<Sha1Hex>], reply: LaterRep
     }
 }
 
-/// Raises the script epoch, and has those members that can be reached forget their scripts.
-fn flush_scripts(runtime: &Arc<NodeRuntime>, reply: LaterReply) {
-    if !runtime.version.allows(Feature::Functions) {
-        runtime.scripts.cache.clear();
-        return reply.result(Ok(()));
-    }
-    let again = runtime.clone();
-    libraries::change(runtime, Mode::Any, LibraryOp::FlushScripts, move |result| match result {
-        Err(text) => reply.result(Err(text)),
-        Ok(()) => scripts::ask(&again, &[], false, |_| reply.result(Ok(()))),
-    });
-}
-
-/// Answers what this node knows by itself of scripts and libraries, within EXEC too. False if the
-/// request asks for something else.
+/// Answers what this node knows by itself of scripts and libraries, within EXEC too, where commands
+/// may have changed that. False if the request asks for something else.
 pub(crate) fn write_known(
     runtime: &NodeRuntime,
+    draft: &Draft,
     request: &Request<'_>,
     writer: &mut RespWriter<'_>,
 ) -> bool {
     let scripts = &runtime.scripts;
+    let script = |sha: &[u8]| Sha1Hex::parse(sha).and_then(|sha| draft.script(scripts, &sha));
     match request {
         Request::Scripts(ScriptRequest::Exists(all)) => {
             writer.array(all.len());
-            let exists =
-                |sha| Sha1Hex::parse(sha).is_some_and(|sha| scripts.cache.get(&sha).is_some());
-            all.iter().for_each(|sha| writer.int(i64::from(exists(sha))));
+            all.iter().for_each(|sha| writer.int(i64::from(script(sha).is_some())));
         }
+        Request::Scripts(ScriptRequest::Show(sha)) => match script(sha) {
+            Some(script) => writer.bulk(&script.source),
+            None => writer.error(NO_SCRIPT),
+        },
         Request::Libraries(LibraryRequest::List { pattern, with_code }) => {
-            write_list(&scripts.libraries.all(), *pattern, *with_code, writer);
+            write_list(&draft.libraries(scripts), *pattern, *with_code, writer);
         }
         Request::Libraries(LibraryRequest::Stats) => {
             let running = scripts.running_function();
-            write_stats(&scripts.libraries.all(), running.as_ref(), writer);
+            write_stats(&draft.libraries(scripts), running.as_ref(), writer);
         }
         Request::Libraries(LibraryRequest::Dump) => {
-            let libraries = scripts.libraries.all();
+            let libraries = draft.libraries(scripts);
             writer.bulk(&dump::encode(libraries.iter().map(|library| &*library.code)));
         }
         _ => return false,

@@ -40,6 +40,7 @@ impl EventLoop {
             gets: is_plain
                 && session.may(Access::Read)
                 && session.stale_nanos() == 0
+                && session.reads_here()
                 && !connection.redirects.has_writes(),
             sets: is_plain
                 && session.may(Access::Write)

@@ -6,26 +6,23 @@
 
 use std::sync::Arc;
 
+use command::TopicKind;
 use gateway::resp::{
-    Args, Queue, Request, ScriptCall, ScriptRequest, Session, Transfer, concerns_connection,
-    needs_memory,
+    Args, Queue, Request, ScriptCall, ScriptRequest, Session, Transfer, needs_memory,
 };
 use keyspace::{Feature, NodeId, ShardId};
 use node::replica::entry::Waiter;
 use node::routing::route::Route;
 
 use super::EventLoop;
-use super::connection::Connection;
+use super::connection::{Connection, Protocol};
 use super::pending_reply::{PendingReply, ReplyFrame};
 use super::resp::{CommandOutcome, EXEC_OUT_OF_MEMORY, OUT_OF_MEMORY};
 use super::serve::{place, waiter};
-use super::transactions::CLUSTER_VERSION_TOO_LOW;
-use super::transactions::QueuedCommands;
-use crate::scripts::{self, Caller, ExecProgram, Job, JobReply, NoScript, Program, ReplyTo};
-
-/// EXEC of scripts, or over several keyspaces, beside commands that change the connection.
-const WITH_CONNECTION: &str = "EXECABORT commands on the connection cannot stand beside scripts, \
-                               or keys of several keyspaces, in one transaction; nothing was done";
+use super::transactions::{CLUSTER_VERSION_TOO_LOW, QueuedCommands, SHARD_SUBSCRIPTION};
+use crate::scripts::{
+    self, Caller, ExecProgram, Filling, Gaps, Job, JobReply, NoScript, Program, ReplyTo,
+};
 
 /// MOVE, COPY to another keyspace, or SWAPDB.
 pub(super) struct SpanningCommand<'a> {
@@ -161,8 +158,8 @@ impl EventLoop {
         if self.is_out_of_memory() && queue.commands().any(needs_memory) {
             return self.refuse(connection, session, EXEC_OUT_OF_MEMORY, muted);
         }
-        if queue.commands().any(concerns_connection) {
-            return self.refuse(connection, session, WITH_CONNECTION, muted);
+        if let Some(text) = scripts::refusal(queue) {
+            return self.refuse(connection, session, &text, muted);
         }
         let caller = self.caller(at, connection, session, &route);
         let program = Program::Exec(Arc::new(ExecProgram {
@@ -170,7 +167,11 @@ impl EventLoop {
             queue: queue.clone(),
             watched: watched.keys().map(|(key, seen)| (key.into(), seen)).collect(),
         }));
-        self.scripts.push((RunsAt::Anywhere, Job::without_arguments(program, caller)));
+        let job = Job::without_arguments(program, caller);
+        match scripts::needs_news(&self.runtime, queue) {
+            true => scripts::push_with_news(&self.runtime, job),
+            false => self.scripts.push((RunsAt::Anywhere, job)),
+        }
         if connection.tracking.is_some() {
             self.owe_touching(connection, session, &[]);
         }
@@ -256,7 +257,8 @@ impl EventLoop {
     /// Replies of scripts have come.
     pub(super) fn scripted(&mut self, replies: Vec<(Waiter, JobReply)>) {
         self.tell_news();
-        for (waiter, JobReply { bytes, is_error, written, touched, selected, .. }) in replies {
+        for (waiter, reply) in replies {
+            let JobReply { mut bytes, is_error, written, touched, selected, gaps, .. } = reply;
             if is_error {
                 self.runtime.counters.errors.add(1);
             }
@@ -267,11 +269,49 @@ impl EventLoop {
             if let Some(name) = selected {
                 self.has_selected(at, &name);
             }
+            if let Some(gaps) = gaps {
+                bytes = self.fill_gaps(at, *gaps, &bytes);
+            }
             let connection = self.connection_at(at);
             written.into_iter().for_each(|shard| connection.written.add(shard));
             connection.fill_bytes(waiter.0 as u32, bytes);
             self.filled(at);
         }
+    }
+
+    /// The reply of an EXEC whose keys are committed, with what its connection says.
+    fn fill_gaps(&mut self, at: usize, mut gaps: Gaps, bytes: &[u8]) -> Vec<u8> {
+        let Some(mut connection) = self.connections.get_mut(at).and_then(Option::take) else {
+            unreachable!("a connection stays until all it asked is answered")
+        };
+        let protocol = std::mem::replace(&mut connection.protocol, Protocol::Native);
+        let Protocol::Resp(mut session, ranges) = protocol else {
+            unreachable!("only this protocol has EXEC")
+        };
+        let commands: Vec<Args<'_>> = gaps.exec.queue.commands().collect();
+        let mut subscriptions = None;
+        for gap in &mut gaps.all {
+            let Filling::Connection(number) = gap.filling else { continue };
+            let mut reply = Vec::new();
+            let context = self.context_of(&connection);
+            match session.translate_queued(commands[number], &context, &mut reply) {
+                Request::Answered => self.describe(&mut connection, &session),
+                Request::Subscribe { kind: TopicKind::Shard, .. } => {
+                    session.writer(&mut reply).error(SHARD_SUBSCRIPTION);
+                }
+                request => {
+                    let subscriptions =
+                        subscriptions.get_or_insert_with(|| session.subscriptions().clone());
+                    let (bytes, effect) = self.queue_pubsub(&session, subscriptions, request);
+                    reply = bytes;
+                    connection.effects.push(effect);
+                }
+            }
+            gap.filling = Filling::Reply(reply);
+        }
+        connection.protocol = Protocol::Resp(session, ranges);
+        self.connections[at] = Some(connection);
+        gaps.fill(bytes)
     }
 
     /// Answers SCRIPT.

@@ -98,12 +98,16 @@ impl EventLoop {
             listeners::Protocol::Http | listeners::Protocol::Peer => {
                 unreachable!("the loops have no such listeners")
             }
-            listeners::Protocol::Resp => {
+            listeners::Protocol::Resp | listeners::Protocol::RespReplica => {
                 if !new.is_own {
                     self.clients.add(new.id, (self.number, entry.key()), &peer);
                 }
                 let now_millis = self.runtime.clock.millis();
-                let session = Session::new(new.id, peer, self.limits, listener.lookup, now_millis);
+                let mut session =
+                    Session::new(new.id, peer, self.limits, listener.lookup, now_millis);
+                if listener.protocol == listeners::Protocol::RespReplica {
+                    session.serve_as_replica();
+                }
                 self.clients.describe(new.id, session.describe(now_millis, 0, 0, 0));
                 Protocol::Resp(Box::new(session), ArgRanges::new())
             }

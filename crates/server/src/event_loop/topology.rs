@@ -10,7 +10,7 @@ use keyspace::{NodeId, Placement, Slot};
 use crate::cluster::{MemberInfo, MemberState, MembershipDriver};
 use crate::config::Config;
 use crate::runtime::{NodeRuntime, View};
-use gateway::resp::{Health, Node, Shard, Topology};
+use gateway::resp::{Health, Mode, Node, Shard, Topology};
 
 /// The cluster as it is known now. A node without a peer listener is alone in it.
 pub(super) fn gather(runtime: &NodeRuntime, config: &Config, keyspace: &str) -> Topology {
@@ -33,7 +33,25 @@ pub(super) fn gather(runtime: &NodeRuntime, config: &Config, keyspace: &str) -> 
     }
     let me = nodes.iter().position(|(node, _)| *node == runtime.identity.node);
     let nodes = nodes.into_iter().map(|(_, node)| node).collect();
-    Topology { nodes, me: me.unwrap_or(0), shards, epoch }
+    let mut topology = Topology { nodes, me: me.unwrap_or(0), shards, epoch };
+    if config.resp_mode == Mode::Cluster {
+        topology.add_listeners(&listener_ports(runtime, config, &topology));
+    }
+    topology
+}
+
+/// The port of each node's listener for clients that ask for replicas.
+fn listener_ports(runtime: &NodeRuntime, config: &Config, topology: &Topology) -> Vec<Option<u16>> {
+    let own = config.resp_replica_port_advertised();
+    let members = runtime.peers.as_ref().map(|peers| peers.cluster.members());
+    let port = |(at, node): (usize, &Node)| match &members {
+        _ if at == topology.me => own,
+        Some(members) => {
+            members.iter().find(|member| member.node.0 == node.id && node.port != 0)?.resp_replica
+        }
+        None => None,
+    };
+    topology.nodes.iter().enumerate().map(port).collect()
 }
 
 fn last_before(end: Slot) -> Slot {
@@ -56,6 +74,7 @@ fn members(runtime: &NodeRuntime, cluster: &MembershipDriver) -> Vec<(NodeId, No
         };
         let node = Node {
             id: member.node.0,
+            listener: None,
             host: member.host.clone(),
             port: member.resp.unwrap_or(0),
             peer_port: peer_port.unwrap_or(0),

@@ -12,7 +12,7 @@ use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::{Connection, OK, QUEUED};
-use super::late::{Executed, LcsOptions, MOVES_BESIDE_LATE, Order};
+use super::late::{Executed, LcsOptions, Order};
 use super::libraries::write_known;
 use super::memory_need::MemoryNeed;
 use super::moment::ReadMoment;
@@ -25,14 +25,16 @@ use super::state::WatchedExec;
 use super::value_moves::Execution;
 use super::value_moves::SpeculativeReply;
 use crate::runtime::growth::Reservation;
+use crate::scripts::Draft;
 use gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched, is_script};
-use gateway::resp::{flushes, runs_late, spans_keyspaces};
+use gateway::resp::{changes_scripts, flushes, runs_late, spans_keyspaces};
 
 /// The error of a command in a transaction whose own keys lie in several shards.
 const CROSS_SHARD: &str = "CROSSSLOT the keys of one command of the transaction lie in several \
                            shards; nothing was done. Give them one hash tag, as in {user1}.name";
 /// The error of SSUBSCRIBE in EXEC.
-const SHARD_SUBSCRIPTION: &str = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
+pub(super) const SHARD_SUBSCRIPTION: &str =
+    "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
 /// … whose cluster has nodes that cannot read a transaction yet.
 pub(super) const CLUSTER_VERSION_TOO_LOW: &str = "ERR transactions need a higher cluster version; \
                                                   nothing was done. See `carillon upgrade --check`";
@@ -171,10 +173,8 @@ struct Understood<'q> {
     parts: Vec<ExecPart>,
     /// What shards do.
     commands: Vec<Step<'q>>,
-    /// Why they cannot be done in this order.
-    misplaced: Option<&'static str>,
-    /// Whether a SELECT stands before some of them.
-    spans_keyspaces: bool,
+    /// Whether they run on copies of their keys: their order asks for it, or several keyspaces.
+    needs_copies: bool,
 }
 
 impl EventLoop {
@@ -266,19 +266,19 @@ impl EventLoop {
             return self.refuse(connection, session, &text, muted);
         }
         let is_same = watched.is_empty() || watched.is_of(route.keyspace.id);
-        let needs_copies = |args| is_script(args) || spans_keyspaces(args) || flushes(args);
+        let needs_copies = |args| {
+            is_script(args) || spans_keyspaces(args) || flushes(args) || changes_scripts(args)
+        };
         if is_same && queue.commands().any(needs_copies) {
             return self.exec_scripts(at, connection, session, queued, muted);
         }
         let understood = self.understand(connection, session, queue);
-        if is_same && understood.spans_keyspaces {
+        let Understood { parts, commands, needs_copies } = understood;
+        let has_late = parts.iter().any(|part| matches!(part, ExecPart::Late));
+        let crosses = commands.iter().any(|step| crosses_in(step, &route));
+        if is_same && (needs_copies || has_late && crosses) {
             return self.exec_scripts(at, connection, session, queued, muted);
         }
-        let Understood { parts, commands, misplaced, .. } = understood;
-        if let Some(text) = misplaced {
-            return self.refuse(connection, session, text, muted);
-        }
-        let has_late = parts.iter().any(|part| matches!(part, ExecPart::Late));
         let has_effects = parts.iter().any(|part| matches!(part, ExecPart::Effect(..)));
         // They are done with its reply, and by then in the order of the client's commands.
         if (has_late || has_effects) && connection.waits_at_barrier() {
@@ -307,10 +307,7 @@ impl EventLoop {
             }
             return CommandOutcome::Answered;
         }
-        if commands.iter().any(|step| crosses_in(step, &route)) {
-            if has_late {
-                return self.refuse(connection, session, MOVES_BESIDE_LATE, muted);
-            }
+        if crosses {
             let what = Execution { parts: &parts, steps: &commands, queued };
             return self.exec_on_copy(at, connection, session, what, moment, muted);
         }
@@ -508,7 +505,7 @@ impl EventLoop {
                 }
                 request => {
                     let mut writer = session.writer(&mut known);
-                    if !write_known(&self.runtime, &request, &mut writer) {
+                    if !write_known(&self.runtime, &Draft::default(), &request, &mut writer) {
                         writer.error("ERR this is not allowed in transactions");
                     }
                     ExecPart::Known(known)
@@ -516,8 +513,7 @@ impl EventLoop {
             });
             order.steps(&commands[steps_before..]);
         }
-        let spans_keyspaces = order.spans_keyspaces;
-        Understood { parts, commands, misplaced: order.misplaced, spans_keyspaces }
+        Understood { parts, commands, needs_copies: order.needs_copies }
     }
 
     /// What the commands of a transaction may take of memory, all together.

@@ -162,6 +162,11 @@ impl ScriptCache {
         Ok(script)
     }
 
+    /// Remembers a script that was remembered before.
+    pub fn put(&self, script: &Arc<Script>) {
+        self.all.lock().add(script, self.bytes_max);
+    }
+
     /// Forgets a script: it does not compile.
     pub fn forget(&self, sha: &Sha1Hex) {
         self.all.lock().forget(sha);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use command::{Expiry, Read, Reply, SetIf, SetReply, Sink as _, Step, TopicKind, Write};
 use gateway::resp::{
     ArgRanges, Args, KeyspaceRequest, Mode, Request, RespWriter, ScriptCall, ScriptRequest,
-    ScriptedCommand, Session, Transfer, Version,
+    ScriptedCommand, Session, Transfer, Version, concerns_connection,
 };
 use keyspace::KeyspaceId;
 use lua::{Flow, Host, LogLevel};
@@ -17,6 +17,7 @@ use node::replica::script_keys::{ScriptHalt, ScriptKeys};
 use node::routing::route::Route;
 
 use super::Surroundings;
+use super::exec_changes::{Change, Draft};
 use super::job::TouchedKeys;
 use super::log_limit::LINE_BYTES_MAX;
 use super::run::Ground;
@@ -27,7 +28,6 @@ use crate::runtime::pubsub::Message;
 
 /// Bytes of messages and their channels that a script may send.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-const NOT_SCANNED: &str = "ERR the keyspace could not be looked through in time";
 const NOT_SELECTED: &str = "TRYAGAIN the keyspace could not be made in time; nothing was done";
 const NOT_ALLOWED: &str = "ERR This Redis command is not allowed from script";
 
@@ -77,6 +77,10 @@ pub enum Queued<'q> {
     Script(Box<ScriptCall<'q>>),
     /// Remember this source.
     Load(&'q [u8]),
+    /// Make this change when the keys are committed.
+    Change(Box<Change>),
+    /// The connection does it when the keys are committed.
+    Connection,
 }
 
 /// The server as one script sees it.
@@ -174,7 +178,7 @@ impl ScriptHost<'_> {
     }
 
     /// The name of the selected keyspace.
-    fn selected_name(&self) -> &str {
+    pub(super) fn selected_name(&self) -> &str {
         &self.selected.as_ref().unwrap_or(self.ground.route).keyspace.name
     }
 
@@ -317,16 +321,31 @@ impl<'a> ScriptHost<'a> {
         &mut self,
         args: Args<'q>,
         version: Version,
+        draft: &Draft,
         reply: &mut Vec<u8>,
     ) -> Queued<'q> {
+        // The session here is none of its connection's.
+        if concerns_connection(args) {
+            return Queued::Connection;
+        }
         let context = self.context();
         self.set_session(version);
         match self.workspace.session.translate_queued(args, &context, reply) {
             Request::Script(call) => Queued::Script(call),
             Request::Scripts(ScriptRequest::Load(source)) => Queued::Load(source),
+            Request::Scripts(ScriptRequest::Flush) => {
+                Queued::Change(Box::new(Change::FlushScripts { then: Vec::new() }))
+            }
+            Request::Scripts(ScriptRequest::Kill { functions }) => {
+                Queued::Change(Box::new(Change::Kill { functions }))
+            }
+            Request::Subscribe { .. } | Request::Unsubscribe { .. } => Queued::Connection,
+            Request::Libraries(asked) if asked.is_change() => {
+                self.change(&asked, version, draft, reply)
+            }
             request => {
                 let mut writer = RespWriter::new(reply, version);
-                if !write_known(self.runtime, &request, &mut writer) {
+                if !write_known(self.runtime, draft, &request, &mut writer) {
                     let refusal = "ERR this is not allowed in transactions";
                     self.perform(args, request, version, reply, refusal);
                 }
@@ -357,8 +376,7 @@ impl<'a> ScriptHost<'a> {
                 return Flow::Abort;
             }
             Request::Keyspace(ref asked) if is_scan(asked) => {
-                self.scan(args, version, reply);
-                return Flow::Continue;
+                return self.scan(asked, args, version, reply);
             }
             Request::Keyspace(KeyspaceRequest::Flush) => return self.flush(false, version, reply),
             Request::Keyspace(KeyspaceRequest::FlushAll) => {
@@ -417,20 +435,6 @@ impl ScriptHost<'_> {
         let message = Bytes::copy_from_slice(message);
         self.messages.push(Arc::new(Message { kind, channel: channel.into(), message }));
         Flow::Continue
-    }
-
-    /// Runs a command on the keyspace as a whole, beside the copy.
-    fn scan(&mut self, args: Args<'_>, version: Version, reply: &mut Vec<u8>) {
-        let before = reply.len();
-        let name = self.selected_name().to_owned();
-        let ran = self.with_own_client(&name, version, |client, is_over| {
-            reply.append(&mut client.ask(args.iter(), is_over)?);
-            Ok(())
-        });
-        if ran.is_err() {
-            reply.truncate(before);
-            RespWriter::new(reply, version).error(NOT_SCANNED);
-        }
     }
 }
 

@@ -11,6 +11,7 @@ use node::replica::read::ReadTime;
 
 use super::cache::Program;
 use super::counts::Outcome;
+use super::exec_reply::Gaps;
 use super::forward::{self, ForwardedReply};
 use crate::runtime::NodeRuntime;
 use crate::runtime::mailbox::Mail;
@@ -124,13 +125,16 @@ pub struct JobReply {
     pub touched: Option<Box<TouchedKeys>>,
     /// The keyspace that the connection has selected then, if that is another.
     pub selected: Option<Box<str>>,
+    /// Where replies are still missing, of an EXEC.
+    pub gaps: Option<Box<Gaps>>,
 }
 
 impl JobReply {
     /// A reply without messages.
     pub fn new(bytes: Vec<u8>, is_error: bool) -> Self {
         let (messages, written) = (Vec::new(), Vec::new());
-        Self { bytes, is_error, messages, written, touched: None, selected: None }
+        let (touched, selected, gaps) = (None, None, None);
+        Self { bytes, is_error, messages, written, touched, selected, gaps }
     }
 
     /// Sends its messages.

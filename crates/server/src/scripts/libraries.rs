@@ -25,6 +25,7 @@ use node::replica::entry::Waiter;
 use parking_lot::Mutex;
 
 use super::cache::Program;
+use super::peers::ask;
 use super::primaries::{self, AskedHere};
 use super::threads::Runner;
 use crate::event_loop::not_done_text;
@@ -65,8 +66,9 @@ pub struct LibraryCache {
     pub(super) asked_here: Mutex<AskedHere>,
 }
 
+/// Libraries, and what is worked out of them.
 #[derive(Default)]
-struct Known {
+pub struct Known {
     libraries: Arc<Libraries>,
     /// The SHA1 of the code of each, by name.
     shas: BTreeMap<Box<str>, (Arc<Library>, Sha1Hex)>,
@@ -87,13 +89,7 @@ impl LibraryCache {
     pub fn store(&self, libraries: Libraries) {
         let before = self.all.load();
         self.asked_here.lock().follow(&before.libraries, &libraries);
-        let sha_of = |library: &Arc<Library>| match before.shas.get(&library.name) {
-            Some((same, sha)) if Arc::ptr_eq(same, library) => *sha,
-            _ => Sha1Hex::of(&library.code),
-        };
-        let shas = libraries.iter();
-        let shas = shas.map(|one| (one.name.clone(), (one.clone(), sha_of(one)))).collect();
-        self.all.store(Arc::new(Known { libraries: Arc::new(libraries), shas }));
+        self.all.store(Arc::new(before.followed_by(libraries)));
     }
 
     /// All of them.
@@ -101,11 +97,38 @@ impl LibraryCache {
         self.all.load().libraries.clone()
     }
 
+    /// What is known now.
+    pub(super) fn known(&self) -> Arc<Known> {
+        self.all.load_full()
+    }
+
     /// The function of this name.
     pub fn find(&self, name: &[u8]) -> Option<Program> {
-        let known = self.all.load();
-        let (library, function) = known.libraries.function(std::str::from_utf8(name).ok()?)?;
-        let (_, sha) = known.shas.get(&library.name)?;
+        self.all.load().find(name)
+    }
+}
+
+impl Known {
+    /// The same of the libraries that come next.
+    pub(super) fn followed_by(&self, libraries: Libraries) -> Self {
+        let sha_of = |library: &Arc<Library>| match self.shas.get(&library.name) {
+            Some((same, sha)) if Arc::ptr_eq(same, library) => *sha,
+            _ => Sha1Hex::of(&library.code),
+        };
+        let shas = libraries.iter();
+        let shas = shas.map(|one| (one.name.clone(), (one.clone(), sha_of(one)))).collect();
+        Self { libraries: Arc::new(libraries), shas }
+    }
+
+    /// The libraries.
+    pub(super) fn libraries(&self) -> Arc<Libraries> {
+        self.libraries.clone()
+    }
+
+    /// The function of this name.
+    pub(super) fn find(&self, name: &[u8]) -> Option<Program> {
+        let (library, function) = self.libraries.function(std::str::from_utf8(name).ok()?)?;
+        let (_, sha) = self.shas.get(&library.name)?;
         let place = library.functions.iter().position(|other| other.name == function.name)?;
         let (library, sha, flags) = (library.clone(), *sha, script_flags(function.flags));
         Some(Program::Function(FunctionProgram { library, sha, function: place, flags }))
@@ -239,11 +262,54 @@ pub(super) fn propose(
 ///
 /// # Errors
 /// Redis's.
-pub fn judge(code: &[u8]) -> Result<Library, String> {
+fn judge(code: &[u8]) -> Result<Library, String> {
     let loaded = Interpreter::new().load_library(code).map_err(|error| error.0)?;
     let mut functions: Vec<Function> = loaded.functions.into_iter().map(function).collect();
     functions.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Library { name: loaded.name.into(), code: code.into(), functions })
+}
+
+/// The same of a library to be loaded beside these. As in Redis, that one of its name is there
+/// comes before what is wrong with its code.
+///
+/// # Errors
+/// Redis's.
+pub fn judge_beside(all: &Libraries, code: &[u8], replace: bool) -> Result<Library, String> {
+    judge(code).map_err(|wrong| match lua::library::name_of(code) {
+        Some(name) if !replace && all.get(&name).is_some() => {
+            format!("ERR {}", CatalogueError::LibraryExists { name: name.into() })
+        }
+        _ => wrong,
+    })
+}
+
+/// The same of several; by rising name.
+///
+/// # Errors
+/// Redis's, also if two have the same name.
+pub fn judge_all(codes: &[Box<[u8]>]) -> Result<Vec<Library>, String> {
+    let mut libraries = codes.iter().map(|code| judge(code)).collect::<Result<Vec<_>, _>>()?;
+    libraries.sort_by(|a, b| a.name.cmp(&b.name));
+    match libraries.array_windows().find(|[a, b]| a.name == b.name) {
+        Some([twice, _]) => Err(format!("ERR Library '{}' already exists", twice.name)),
+        None => Ok(libraries),
+    }
+}
+
+/// Raises the script epoch, and has those members that can be reached forget their scripts.
+pub fn flush_scripts(
+    runtime: &Arc<NodeRuntime>,
+    done: impl FnOnce(Result<(), String>) + Send + 'static,
+) {
+    if !runtime.version.allows(Feature::Functions) {
+        runtime.scripts.cache.clear();
+        return done(Ok(()));
+    }
+    let again = runtime.clone();
+    change(runtime, Mode::Any, LibraryOp::FlushScripts, move |result| match result {
+        Err(text) => done(Err(text)),
+        Ok(()) => ask(&again, &[], false, |_| done(Ok(()))),
+    });
 }
 
 fn function(function: lua::Function) -> Function {
@@ -310,6 +376,11 @@ impl Runner {
             self.libraries.by_name.insert(library.name.clone(), library.clone());
         }
         Ok(Callable::Function { library: library.name.as_bytes(), name: program.name().as_bytes() })
+    }
+
+    /// An EXEC has used libraries that the catalogue may never have: those go with the next load.
+    pub(super) fn has_used_draft(&mut self) {
+        self.libraries.seen = Arc::default();
     }
 
     /// Unloads libraries that were deleted.

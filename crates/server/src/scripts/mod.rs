@@ -27,12 +27,16 @@
 //! | keys and bytes that a script reads and writes | [`txn::interactive::KEYS_MAX`], [`BYTES_MAX`] | an error, nothing done |
 //! | time until it commits, once it came or left its queue | `request_timeout_ms`, and its own time | `BUSY`, nothing done |
 //! | sources in the cache, and what each takes besides | `script_cache_bytes` | those not used for longest are forgotten |
+//! | changes of libraries and scripts in one EXEC | [`exec_changes::CHANGES_MAX`] | refused, nothing done |
 //! | bytes of all libraries | [`keyspace::catalogue::LIBRARIES_BYTES_MAX`] | an error, nothing changed |
 //! | scripts that wait | those that connections are owed answers for | – |
 
 mod cache;
 mod call_frames;
 mod counts;
+mod exec;
+mod exec_changes;
+mod exec_reply;
 pub mod fair;
 mod flushes;
 mod forward;
@@ -42,6 +46,7 @@ mod keyspaces;
 mod late;
 pub mod libraries;
 pub mod log_limit;
+mod own_writes;
 mod peers;
 mod primaries;
 mod queues;
@@ -62,6 +67,8 @@ use txn::script_queue::ScriptQueue;
 
 pub use cache::{ExecProgram, NoScript, Program, Script, ScriptCache};
 pub use counts::{Outcome, ScriptCounts};
+pub use exec_changes::{Draft, kill, needs_news, policy, push_with_news, refusal};
+pub use exec_reply::{Filling, Gaps};
 pub use forward::{Forwarded, forward, link_lost, take_frame, tick_forwarded};
 pub use job::{Caller, Job, JobReply, ReplyTo, TouchedKeys};
 pub use peers::{Found, ask, fetch, kill_elsewhere, member_lost, take_question, tick};
@@ -302,13 +309,27 @@ impl Scripts {
                 NoScript::Unknown(_) => NO_SCRIPT.into(),
             })?,
         };
+        Self::permit(&program, call, is_out_of_memory, mode)?;
+        Ok(program)
+    }
+
+    /// Whether a program may be called so.
+    ///
+    /// # Errors
+    /// The reply.
+    fn permit(
+        program: &Program,
+        call: &ScriptCall<'_>,
+        is_out_of_memory: bool,
+        mode: Mode,
+    ) -> Result<(), String> {
         let flags = program.flags();
         let may_write = flags.has_shebang && !flags.no_writes;
         match () {
             () if call.read_only && may_write => Err(WRITES.into()),
             () if may_write && !flags.allow_oom && is_out_of_memory => Err(OUT_OF_MEMORY.into()),
             () if flags.no_cluster && mode == Mode::Cluster => Err(NO_CLUSTER.into()),
-            () => Ok(program),
+            () => Ok(()),
         }
     }
 

@@ -11,8 +11,8 @@ use node::routing::route::Route;
 use txn::interactive::InteractiveTxn;
 
 use super::QUEUE_TIME_MAX;
-use super::cache::{ExecProgram, NoScript, Program, Script};
-use super::host::{Halt, Queued, ScriptHost};
+use super::cache::{Program, Script};
+use super::host::{Halt, ScriptHost};
 use super::job::{Job, JobReply};
 use super::keyspaces::OtherKeyspaces;
 use super::threads::Runner;
@@ -42,14 +42,14 @@ pub enum Ran {
 }
 
 /// A script that is called.
-struct Called<'a> {
+pub(super) struct Called<'a> {
     /// A script or a function.
-    program: &'a Program,
-    keys: &'a [&'a [u8]],
-    args: &'a [&'a [u8]],
-    read_only: bool,
+    pub program: &'a Program,
+    pub keys: &'a [&'a [u8]],
+    pub args: &'a [&'a [u8]],
+    pub read_only: bool,
     /// The keyspace that is selected as it begins, unless it is its own.
-    selected: Option<Arc<Route>>,
+    pub selected: Option<Arc<Route>>,
 }
 
 /// On what a script runs.
@@ -77,7 +77,7 @@ pub struct Ground<'a> {
 
 impl Ground<'_> {
     /// The same, for one of several that run on it.
-    fn again(&mut self) -> Ground<'_> {
+    pub(super) fn again(&mut self) -> Ground<'_> {
         Ground { copy: self.copy, others: self.others.as_deref_mut(), ..*self }
     }
 }
@@ -104,7 +104,7 @@ impl Runner {
     }
 
     /// Has the interpreter know a script, or says why it cannot.
-    fn load(&mut self, script: &Script) -> Result<(), String> {
+    pub(super) fn load(&mut self, script: &Script) -> Result<(), String> {
         if self.interpreter.has(&script.sha) {
             return Ok(());
         }
@@ -123,7 +123,7 @@ impl Runner {
         })
     }
 
-    fn execute_script(
+    pub(super) fn execute_script(
         &mut self,
         job: &Job,
         Called { program, keys, args, read_only, selected }: &Called<'_>,
@@ -174,78 +174,6 @@ impl Runner {
             Outcome::Unknown => Ran::Refused(job.error(NOT_COMPILED)),
         };
         (ran, wrote)
-    }
-
-    /// Runs the commands of an EXEC, scripts among them.
-    fn execute_all(&mut self, job: &Job, exec: &ExecProgram, mut ground: Ground<'_>) -> Ran {
-        exec.watched.iter().for_each(|(key, seen)| ground.copy.watch(key, *seen));
-        let mut all = JobReply::new(Vec::new(), false);
-        all.touched = job.tracks.then(Default::default);
-        let mut selected = None;
-        if !exec.is_alone {
-            RespWriter::new(&mut all.bytes, job.version).array(exec.queue.len());
-        }
-        for args in exec.queue.commands() {
-            if Instant::now() >= ground.until {
-                return Ran::Stopped(Stopped::Time);
-            }
-            let (runtime, surroundings) = (&self.runtime, &self.surroundings);
-            let (workspace, may) = (&mut self.workspace, ScriptedCommand::default());
-            let mut host = ScriptHost::new(runtime, surroundings, workspace, ground.again(), may);
-            (host.selected, host.touched) = (selected, all.touched.take());
-            host.mode = job.mode;
-            let call = host.queued(args, job.version, &mut all.bytes);
-            all.messages.append(&mut host.messages);
-            (selected, all.touched) = (host.selected, host.touched);
-            if let Some(halt) = host.halt {
-                return Ran::Halted(halt);
-            }
-            let call = match call {
-                Queued::Done => continue,
-                Queued::Script(call) => call,
-                Queued::Load(source) => {
-                    self.load_queued(source, RespWriter::new(&mut all.bytes, job.version));
-                    continue;
-                }
-            };
-            let is_full = self.runtime.memory.is_full();
-            let found = self.runtime.scripts.resolve(&call, is_full, job.mode);
-            let program = match found {
-                Ok(program) => program,
-                Err(text) => {
-                    RespWriter::new(&mut all.bytes, job.version).error(&text);
-                    continue;
-                }
-            };
-            let read_only = call.read_only || program.flags().no_writes;
-            let (keys, args) = (&call.keys[..], &call.args[..]);
-            let selected = selected.clone();
-            let called = Called { program: &program, keys, args, read_only, selected };
-            match self.execute_script(job, &called, ground.again()).0 {
-                Ran::Ended(mut reply) | Ran::Refused(mut reply) => {
-                    all.bytes.append(&mut reply.bytes);
-                    all.messages.append(&mut reply.messages);
-                    if let (Some(touched), Some(more)) = (&mut all.touched, &mut reply.touched) {
-                        touched.append(more);
-                    }
-                }
-                halted => return halted,
-            }
-        }
-        all.selected = selected.map(|route: Arc<Route>| route.keyspace.name.clone());
-        Ran::Ended(all)
-    }
-
-    /// SCRIPT LOAD within EXEC.
-    fn load_queued(&mut self, source: &[u8], mut writer: RespWriter<'_>) {
-        let added = self.runtime.scripts.cache.add(source).map_err(|why| match why {
-            NoScript::Malformed(text) => text,
-            NoScript::Unknown(_) => unreachable!("its source is known"),
-        });
-        match added.and_then(|script| self.load(&script).map(|()| script)) {
-            Ok(script) => writer.bulk(script.sha.as_bytes()),
-            Err(text) => writer.error(&text),
-        }
     }
 
     /// The error of a script that was stopped.

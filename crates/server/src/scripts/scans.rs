@@ -1,8 +1,8 @@
 //! Commands on a whole keyspace that scripts call: KEYS, SCAN, DBSIZE, RANDOMKEY.
 //!
 //! A script thread asks an event loop for them, as a client of its own. So they are what they are
-//! to any client: linearizable for each shard. They are not validated at the script's commit, and
-//! do not show what the script has written.
+//! to any client: linearizable for each shard. They are not validated at the script's commit. What
+//! the script has written comes over their replies ([`super::own_writes`]).
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|

@@ -26,6 +26,7 @@ use txn::interactive::InteractiveTxn;
 use txn::script_attempt::{AttemptCommit, AttemptOutcome, ScriptAttempt, written_shards};
 
 use super::cache::Program;
+use super::exec_changes;
 use super::flushes::flush_ended_text;
 use super::host::Halt;
 use super::job::{Job, JobReply};
@@ -131,8 +132,13 @@ impl Attempt {
         self.end(runtime, reply, Outcome::Refused);
     }
 
-    fn done(self, runtime: &NodeRuntime, reply: JobReply) {
-        self.end(runtime, reply, Outcome::OverShards);
+    fn done(self, runtime: &Arc<NodeRuntime>, reply: JobReply) {
+        let (mode, version, again) = (self.job.mode, self.job.version, runtime.clone());
+        let end = move |reply| self.end(&again, reply, Outcome::OverShards);
+        match reply.gaps {
+            Some(_) => exec_changes::make_all(runtime, mode, version, reply, Box::new(end)),
+            None => end(reply),
+        }
     }
 
     /// Reads these keys of a keyspace, and runs it then.

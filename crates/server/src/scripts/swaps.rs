@@ -144,7 +144,7 @@ impl ScriptHost<'_> {
 }
 
 /// The elements of a RESP2 array of bulk strings, or the error that came in its place.
-fn elements(reply: &[u8]) -> Result<Vec<&[u8]>, String> {
+pub(super) fn elements(reply: &[u8]) -> Result<Vec<&[u8]>, String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let unreadable = || "its list is unreadable".to_owned();
     let line = |bytes: &'_ [u8]| bytes.windows(2).position(|two| two == b"\r\n");

@@ -14,7 +14,7 @@ use api::inquiry::{Answer, Question};
 use api::{ApiError, CutAt, Done, MergeStatus, SplitStatus};
 
 impl NodeApi {
-    /// Splits it, here or at its leader; `done` gets the decision, which is in the shard's log soon.
+    /// Splits it, here or at its leader; `done` gets the decision, soon in the shard's log.
     pub(super) fn ask_split(&self, shard: ShardId, at: Option<CutAt>, done: Done<SplitStatus>) {
         let (this, question) = (self.again(), Question::Split { shard: shard.0, at: at.clone() });
         let callback = move |result: Result<SplitStatus, ApiError>| match result {
@@ -50,8 +50,8 @@ impl NodeApi {
         requests::split(&self.runtime, shard, at, Box::new(callback));
     }
 
-    /// Merges it with its right neighbour, here or at its leader: soon, or once their replicas are on
-    /// the same nodes.
+    /// Merges it with its right neighbour, here or at its leader: soon, or once their replicas are
+    /// on the same nodes.
     pub(super) fn ask_merge(&self, shard: ShardId, done: Done<MergeStatus>) {
         let (this, question) = (self.again(), Question::Merge { shard: shard.0 });
         let callback = move |result: Result<MergeStatus, ApiError>| match result {

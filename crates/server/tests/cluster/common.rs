@@ -66,6 +66,7 @@ pub fn options(name: &str, seeds: &[&str]) -> Options {
         peer: String::new(),
         domain: format!("rack of {name}"),
         resp: Some(6379),
+        resp_replica: None,
         native: None,
         http: Some(7480),
         seeds: seeds.iter().map(|seed| (*seed).to_owned()).collect(),

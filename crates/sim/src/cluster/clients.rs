@@ -54,6 +54,8 @@ pub struct Clients {
     events_by: Vec<u64>,
     /// When each client asks again.
     free_at: Vec<u64>,
+    /// So many of them ask.
+    active: usize,
     names: Vec<Vec<u8>>,
     /// Keys that share a hash tag.
     tagged: u64,
@@ -168,6 +170,7 @@ impl Clients {
             events: 0,
             events_by: Vec::new(),
             free_at: vec![0; profile.clients as usize],
+            active: profile.clients as usize,
             names: (0..profile.keys).map(name).collect(),
             tagged: profile.tagged,
             histories: BTreeMap::new(),
@@ -175,6 +178,24 @@ impl Clients {
             endless: Vec::new(),
             weak: BTreeSet::new(),
         }
+    }
+
+    /// When each of those that ask does so again.
+    fn active(&self) -> impl Iterator<Item = u64> + '_ {
+        self.free_at.iter().copied().take(self.active)
+    }
+
+    /// So many ask from now on.
+    pub(super) fn set_active(&mut self, count: usize, now_ms: u64) {
+        if self.free_at.len() < count {
+            self.free_at.resize(count, now_ms);
+        }
+        self.active = count;
+    }
+
+    /// How many ask.
+    pub(super) fn active_count(&self) -> usize {
+        self.active
     }
 
     /// Reads at a node that may be tried.
@@ -253,14 +274,14 @@ impl World {
         self.clients.asking
             && !self.calm
             && machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
-            && self.clients.free_at.iter().any(|free_at| *free_at <= self.now_ms)
+            && self.clients.active().any(|free_at| free_at <= self.now_ms)
     }
 
     /// Some client asks a node something.
     pub(super) fn ask(&mut self, at: usize) {
-        let free: Vec<usize> = (0..self.clients.free_at.len())
-            .filter(|client| self.clients.free_at[*client] <= self.now_ms)
-            .collect();
+        let active = self.clients.active().enumerate();
+        let free = active.filter(|(_, free_at)| *free_at <= self.now_ms);
+        let free: Vec<usize> = free.map(|(client, _)| client).collect();
         let client = *self.rng.pick(&free);
         self.clients.free_at[client] = u64::MAX;
         if self.rng.one_in(self.profile.catalogue_in) {
@@ -334,6 +355,9 @@ impl World {
         self.trace.event(format_args!(
             "op {number} at node {node}: {command:?} of {keys:?} in {keyspace}"
         ));
+        let (route_shown, name) = (route.clone(), names[0].clone());
+        let is_write = !command.is_read();
+        self.sample(at, &route_shown, &name, names.len(), is_write);
         let tile = route.arc(route.place_of(shard).expect("the entry was found above"));
         let plant = self.options.plant;
         let version = self.node_slots[at].machine.as_ref().expect("the node runs").cluster_version;

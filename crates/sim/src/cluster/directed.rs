@@ -18,7 +18,7 @@ use crate::options::{Fault, Faults};
 use crate::rng::Rng;
 
 /// The system shard.
-const SYSTEM: ShardId = ShardId(0);
+pub(super) const SYSTEM: ShardId = ShardId(0);
 /// A request is repeated after so many milliseconds.
 const RETRY_MS: u64 = 500;
 /// Virtual time within which the cluster must carry out a request, in milliseconds.

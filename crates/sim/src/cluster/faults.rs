@@ -1,6 +1,7 @@
 //! Faults in a cluster, and how nodes and links come back.
 
 use keyspace::{ClusterVersion, NodeId, ShardId};
+use node::event::{EventKind, RecordState};
 use node::executor::Input;
 use storage::engine::PieceLimits;
 use storage::faulty::Crash;
@@ -8,8 +9,8 @@ use storage::faulty::Crash;
 use super::disks::PLANNED_WRITES;
 use super::{Plant, TICK_MS, WALL_MS, World};
 use crate::check::Violation;
-use crate::machine::Limits;
 use crate::machine::open::{self, Start, StartedMachine};
+use crate::machine::{Limits, Machine};
 use crate::options::{Fault, Faults};
 
 /// Longer than any promise of a replica.
@@ -20,6 +21,18 @@ const REQUEST_TIMEOUT_NANOS: u64 = 1_500_000_000;
 
 /// The length of a block of a checkpoint.
 const BLOCK: PieceLimits = PieceLimits { examined_max: 1, bytes_max: 1 };
+
+/// Plants in a machine what is to be planted there.
+pub(super) fn plant_in(machine: &mut Machine, plant: Option<Plant>) {
+    machine.unsynced_ack = plant == Some(Plant::UnsyncedVote);
+    machine.ignores_lookup = plant == Some(Plant::ForgottenReplica);
+    machine.leaves_records = plant == Some(Plant::LeftRecord);
+    if plant == Some(Plant::GoneReplica) {
+        machine.streams.plant_stream_to_removed_replica();
+    }
+    machine.plant(plant.and_then(Plant::in_control));
+    machine.coordinates.planted = plant.and_then(Plant::in_coordinators);
+}
 
 impl World {
     /// Breaks something, now and then.
@@ -199,7 +212,7 @@ impl World {
     }
 
     /// Planted: some replica holds something else from now on.
-    fn decay(&mut self) {
+    pub(super) fn decay(&mut self) {
         if !self.has(Plant::RottenState) || self.now_ms % 1_000 != 500 {
             return;
         }
@@ -222,7 +235,7 @@ impl World {
     }
 
     /// Whether a node runs and does not stand still.
-    pub(super) fn is_awake(&self, at: usize) -> bool {
+    pub(crate) fn is_awake(&self, at: usize) -> bool {
         let seat = &self.node_slots[at];
         seat.machine.is_some() && self.now_ms >= seat.awake_at
     }
@@ -399,14 +412,7 @@ impl World {
             .executors
             .iter_mut()
             .for_each(|seat| seat.executor.set_check_every(self.profile.check_nanos));
-        machine.unsynced_ack = self.options.plant == Some(Plant::UnsyncedVote);
-        machine.ignores_lookup = self.options.plant == Some(Plant::ForgottenReplica);
-        machine.leaves_records = self.options.plant == Some(Plant::LeftRecord);
-        if self.options.plant == Some(Plant::GoneReplica) {
-            machine.streams.plant_stream_to_removed_replica();
-        }
-        machine.plant(self.options.plant.and_then(Plant::in_control));
-        machine.coordinates.planted = self.options.plant.and_then(Plant::in_coordinators);
+        plant_in(&mut machine, self.options.plant);
         machine.may_lose = seat.has_lost;
         let has_just_lost = std::mem::take(&mut seat.has_just_lost);
         let node = machine.manifest.node;
@@ -425,6 +431,7 @@ impl World {
         self.lose_all_links(node);
         self.introduce();
         self.restart_placement(at);
+        self.show_at(at, EventKind::NodeStarted { record: RecordState::Empty });
         Ok(())
     }
 

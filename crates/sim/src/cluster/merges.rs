@@ -76,7 +76,7 @@ impl World {
         self.counts.merges += 1;
         self.trace.event(format_args!("shard {left} is to merge with its neighbour"));
         let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
-        machine.request(Request::Merge { left });
+        machine.request(0, Request::Merge { left });
     }
 }
 

@@ -33,6 +33,7 @@
 //! | `gossip`, `placement` | what nodes know of each other; leaders ask the balancer |
 //! | `convergence` | the ring becomes ideal |
 //! | `directed` | what directed scenarios do to the cluster ([`crate::scenario`]) |
+//! | `live` | what a simulation that somebody watches does, and shows ([`crate::live`]) |
 //! | [`catalogue`] | keyspaces that come, change and go; all nodes agree about them |
 //!
 //! The checkers look for:
@@ -60,6 +61,7 @@ pub mod faults;
 mod gossip;
 mod keyspace_scans;
 mod linear_hash;
+pub(crate) mod live;
 mod merges;
 mod moves;
 mod multi_shard;
@@ -88,6 +90,7 @@ use crate::trace::Trace;
 use clients::Clients;
 pub use counts::Counts;
 pub(crate) use directed::ScenarioSetup;
+pub(crate) use live::ViewerAnswer;
 pub(crate) use multi_shard::CoordinatorDeath;
 pub use multi_shard::workloads::Workload;
 use network::Network;
@@ -95,7 +98,7 @@ pub(crate) use node_slot::NodeSlot;
 pub use options::{Options, Plant, RunProfile};
 
 /// The wall clock when a run begins.
-const WALL_MS: u64 = 1_700_000_000_000;
+pub(crate) const WALL_MS: u64 = 1_700_000_000_000;
 /// Milliseconds between ticks of a node.
 pub const TICK_MS: u64 = 50;
 /// Virtual time that a healed cluster has to answer everyone.
@@ -147,6 +150,10 @@ pub struct World {
     pub(crate) reshapes_begun: u64,
     /// Shards that were to begin as right halves.
     right_halves: BTreeSet<ShardId>,
+    /// Nodes that stand still until they are told to go on, and since when.
+    paused_since: BTreeMap<usize, u64>,
+    /// What viewers are to see, if anybody does.
+    pub(crate) watched: Option<live::Watched>,
     /// What it has seen.
     pub counts: Counts,
 }
@@ -203,6 +210,8 @@ impl World {
             cuts: BTreeMap::new(),
             reshapes_begun: 0,
             right_halves: BTreeSet::new(),
+            paused_since: BTreeMap::new(),
+            watched: None,
             counts: Counts::default(),
         }
     }

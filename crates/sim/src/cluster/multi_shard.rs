@@ -176,6 +176,11 @@ impl MultiShardClients {
         Self { placement: Placement::Hashed, ..Self::new(options) }
     }
 
+    /// The same, that rest for so long at most.
+    pub fn of_viewers(options: &Options, think_ms: u64) -> Self {
+        Self { think_ms, ..Self::hashed(options) }
+    }
+
     /// Ranges in which nothing lies but keys that a transaction watches, if it is one of those that
     /// watch ranges.
     fn gaps(&self, number: u64, watched: &[WatchedKey]) -> KeyRangeSet {

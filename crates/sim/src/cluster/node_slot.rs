@@ -25,6 +25,8 @@ pub(crate) struct NodeSlot {
     pub started_at: u64,
     /// What its disk is about to do.
     pub armed: Option<disks::PendingDiskFault>,
+    /// Each sync takes so long at least, in milliseconds.
+    pub sync_ms_min: u64,
     /// Whether its disk is full.
     pub full: bool,
     /// No round of checkpoints begins or goes on before this time: the last one had no room.
@@ -60,6 +62,7 @@ impl NodeSlot {
                 - profile.offset_ms_max as i64,
             started_at: 0,
             armed: None,
+            sync_ms_min: 0,
             full: false,
             round_at: 0,
             slept_nanos: 0,

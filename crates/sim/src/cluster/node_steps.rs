@@ -95,7 +95,7 @@ impl World {
     /// What shards have turned away is on its way to others, or was refused.
     pub(super) fn follow_sent_on(&mut self, at: usize) {
         let Some(machine) = self.node_slots[at].machine.as_mut() else { return };
-        let Outcomes { answers, changed, events } = std::mem::take(&mut machine.outcomes);
+        let Outcomes { answers, changed, events, replies } = std::mem::take(&mut machine.outcomes);
         let on = std::mem::take(&mut machine.sent_on);
         let inherited = std::mem::take(&mut machine.inherited);
         let (node, given_up) = (machine.node(), std::mem::take(&mut machine.given_up));
@@ -110,9 +110,11 @@ impl World {
         for event in events {
             self.trace.event(format_args!("node {}: {event}", event.node));
             self.count_decided(&event.what);
+            self.show(event);
         }
         changed.into_iter().for_each(|keyspace| self.keyspace_changed(at, &keyspace));
         answers.into_iter().for_each(|answer| self.answered(answer));
+        replies.into_iter().for_each(|(id, reply)| self.replied(id, reply));
     }
 
     /// One thing; false if there is nothing to do.
@@ -208,7 +210,7 @@ impl World {
             false if self.profile.is_exact => 0,
             false => self.rng.below(3),
         };
-        seat.sync_ends_at = self.now_ms + millis;
+        seat.sync_ends_at = self.now_ms + millis.max(seat.sync_ms_min);
         Ok(())
     }
 

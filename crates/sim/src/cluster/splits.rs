@@ -85,7 +85,7 @@ impl World {
             Cut::Number(_) => return,
         };
         let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
-        machine.request(Request::Split { shard, at: Some(place) });
+        machine.request(0, Request::Split { shard, at: Some(place) });
     }
 
     /// Planted: a split forgets the sessions of the shard.

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use keyspace::{AdminStates, ClusterVersion, Keyspace, NodeId, ShardId};
-use node::control::{CONTROL, Effect, Executors, Input, Members, PlantedBug, Request, TableGuard};
+use node::control::{
+    CONTROL, Effect, Executors, Input, Members, PlantedBug, Reply, Request, TableGuard,
+};
 use node::event::{Event, EventKind};
 use node::executor::{self, Answer, ShardExecutor};
 use node::replica::catalogue::Change;
@@ -46,6 +48,8 @@ pub struct Outcomes {
     pub changed: Vec<Keyspace>,
     /// Events since they were last taken.
     pub events: Vec<Event>,
+    /// Results of administrators' requests, each with its number.
+    pub replies: Vec<(u64, Reply)>,
 }
 
 impl Machine {
@@ -70,9 +74,9 @@ impl Machine {
         self.tell(Input::Members(Members { all, up }));
     }
 
-    /// An administrator asks for something.
-    pub fn request(&mut self, request: Request) {
-        self.tell(Input::Request { id: 0, request });
+    /// An administrator asks for something, under a number; nobody looks at the result of 0.
+    pub fn request(&mut self, id: u64, request: Request) {
+        self.tell(Input::Request { id, request });
     }
 
     /// Plants a fault in control.
@@ -145,8 +149,8 @@ impl Machine {
             Effect::LookupMessage(to, message) => {
                 self.outgoing.push(Packet::Lookup(Box::new(LookupMessage { from, to, message })));
             }
-            // Who has asked sees what comes of it.
-            Effect::Reply { .. } => {}
+            Effect::Reply { id: 0, .. } => {}
+            Effect::Reply { id, reply } => self.outcomes.replies.push((id, reply)),
             // Nobody here goes by them; there are no other lookups.
             Effect::AdminStates(_)
             | Effect::Libraries(_)

@@ -20,7 +20,7 @@ use keyspace::{Cut, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::executor::{Answer, Input, Origin};
 use node::replica::entry::Waiter;
 use storage::engine::Layout;
-use txn::coordinator::{Coordinator, CoordinatorAction, CoordinatorTime, TxnOutcome};
+use txn::coordinator::{Coordinator, CoordinatorAction, CoordinatorTime, TxnOutcome, TxnTrace};
 use txn::locks::{KeyFinding, Mark, Outcome, RecordState, Step, StepReply, TxnId};
 use txn::{AbandonedTxn, ConflictRetry, ShardMap};
 
@@ -83,6 +83,8 @@ pub struct NodeCoordinator {
     pub ended: Vec<(u64, TxnOutcome)>,
     /// Transactions of others that it has finished.
     pub finished: u64,
+    /// Phases of transactions that are traced, to be looked at by the world.
+    pub traces: Vec<Box<TxnTrace>>,
     /// The planted bug.
     pub planted: Option<PlantedBug>,
 }
@@ -104,6 +106,7 @@ impl NodeCoordinator {
             has_ended: false,
             ended: Vec::new(),
             finished: 0,
+            traces: Vec::new(),
             planted: None,
         }
     }
@@ -242,9 +245,14 @@ impl Machine {
                 CoordinatorAction::Report { token, ended } => {
                     self.coordinates.ended.push((token, ended))
                 }
-                CoordinatorAction::Trace(_) => {}
+                CoordinatorAction::Trace(trace) => self.coordinates.traces.push(trace),
             }
         }
+    }
+
+    /// Whether the phases of transactions that begin from now on are traced.
+    pub fn trace_transactions(&mut self, is_traced: bool) {
+        self.coordinates.coordinator.set_tracing(is_traced);
     }
 
     /// Planted: what is said to a step that is not taken, or another step that is.

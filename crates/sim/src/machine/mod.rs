@@ -62,6 +62,8 @@ use tracking::NodeTracking;
 pub const NOBODY: Origin = Origin(u32::MAX);
 /// The origin of the virtual clients.
 pub const CLIENTS: Origin = Origin(1);
+/// The origin of viewers that take part in a simulation ([`crate::live`]).
+pub const VIEWERS: Origin = Origin(2);
 
 /// Limits of the cores which no short run would reach as they usually are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +192,11 @@ impl Machine {
     pub fn now(&self) -> Timestamp {
         self.clock.observe_millis(self.time.millis(self.elapsed_ms));
         self.clock.now()
+    }
+
+    /// Its physical time goes so from now on.
+    pub(crate) fn set_time(&mut self, time: Physical) {
+        self.time = time;
     }
 
     /// As [`Self::now`], on both clocks: for reads whose requests have come.

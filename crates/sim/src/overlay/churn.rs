@@ -150,8 +150,8 @@ pub fn outcome(kind: Kind, event: Event, nodes: usize, seed: u64) -> Option<Outc
 }
 
 /// Tables of all live members, and messages on their way. Node *n* leads shard *n*.
-struct World<L> {
-    tables: BTreeMap<ShardId, L>,
+pub(crate) struct World<L> {
+    pub(crate) tables: BTreeMap<ShardId, L>,
     flying: Vec<(NodeId, NodeId, Message)>,
     messages_sent: u64,
     rng: Rng,
@@ -162,10 +162,16 @@ impl<L: MaintainedTable> World<L> {
     fn new(nodes: usize, seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ nodes as u64);
         let ring = Ring::new(nodes, Keys::Uniform, &mut rng);
-        let all = Members::new(ring.members().iter().cloned());
+        Self::of(ring.members(), rng)
+    }
+
+    /// A ring of these members that is right; they are numbered from 1.
+    pub(crate) fn of(members: &[Shared<KnownShard>], rng: Rng) -> Self {
+        let all = Members::new(members.iter().cloned());
         let table = |at: usize| (all.after(at, 0).shard(), L::ideal(&all, at));
-        let tables = (0..nodes).map(table).collect();
-        Self { tables, flying: Vec::new(), messages_sent: 0, rng, last_shard: nodes as u64 }
+        let tables = (0..members.len()).map(table).collect();
+        let last_shard = members.len() as u64;
+        Self { tables, flying: Vec::new(), messages_sent: 0, rng, last_shard }
     }
 
     fn happen(mut self, kind: Kind, event: Event) -> Outcome {
@@ -254,10 +260,15 @@ impl<L: MaintainedTable> World<L> {
 
     fn join(&mut self) {
         let (owner, tail) = self.owned();
+        self.join_at(owner, &tail);
+    }
+
+    /// A member joins where another one's arc is parted; its number, unless that is where the arc
+    /// begins.
+    pub(crate) fn join_at(&mut self, owner: ShardId, tail: &[u8]) -> Option<ShardId> {
         let table = self.tables.get_mut(&owner).expect("the shard owns the place");
         let (old, list) = (table.place().me().clone(), table.place().list());
-        let halves = old.arc().split(&Position::at(KEYSPACE, &tail));
-        let Some((left, right)) = halves else { return };
+        let (left, right) = old.arc().split(&Position::at(KEYSPACE, tail))?;
         let generation = old.generation().0 + 1;
         self.last_shard += 1;
         let left = shard(owner.0, left, generation);
@@ -265,25 +276,50 @@ impl<L: MaintainedTable> World<L> {
         table.learn(Update::Shard(left.clone()));
         let joins = right.shard();
         self.tables.insert(joins, L::join(right, left, &list));
+        Some(joins)
+    }
+
+    /// A member that had failed is back: it knows its left neighbour, and that one's list.
+    pub(crate) fn come_back(&mut self, me: Shared<KnownShard>) {
+        let starts = |known: &Shared<KnownShard>| known.arc().start().tail().to_vec();
+        let (mine, number) = (starts(&me), me.shard());
+        let others = || self.tables.values().map(|table| table.place().me().clone());
+        let before = others().filter(|known| starts(known) < mine).max_by_key(starts);
+        let left = before.or_else(|| others().max_by_key(starts));
+        let Some(left) = left else { return };
+        let list = self.tables[&left.shard()].place().list();
+        self.tables.insert(number, L::join(me, left, &list));
     }
 
     fn fail(&mut self) -> Shared<KnownShard> {
         let shard = self.anybody();
+        self.fail_at(shard)
+    }
+
+    /// A member that is alive fails.
+    pub(crate) fn fail_at(&mut self, shard: ShardId) -> Shared<KnownShard> {
         let table = self.tables.remove(&shard).expect("alive");
         self.flying.retain(|(_, to, _)| to.0 != shard.0);
         table.place().me().clone()
     }
 
     fn leave(&mut self) {
-        let gone = self.fail();
+        let shard = self.anybody();
+        self.leave_at(shard);
+    }
+
+    /// A member that is alive leaves, and its left neighbour has its arc, if that one is alive.
+    pub(crate) fn leave_at(&mut self, shard: ShardId) {
+        let gone = self.fail_at(shard);
         let rings = || self.tables.values().map(|table| table.place().me());
         let left = rings().find(|known| known.arc().is_before(gone.arc())).cloned();
         let next = rings().find(|known| gone.arc().is_before(known.arc())).cloned();
-        let (left, next) = (left.expect("arcs tile the circle"), next.expect("so they do"));
+        // Where neighbours have failed there may be none.
+        let (Some(left), Some(next)) = (left, next) else { return };
         let generation = 1 + left.generation().max(gone.generation()).0;
         let arc = left.arc().join(gone.arc()).expect("the arcs are neighbours");
         let table = self.tables.get_mut(&left.shard()).expect("alive");
-        table.learn(Update::Shard(shard(left.shard().0, arc, generation)));
+        table.learn(Update::Shard(super::ring::shard(left.shard().0, arc, generation)));
         table.learn(Update::Shard(next));
     }
 
@@ -293,7 +329,7 @@ impl<L: MaintainedTable> World<L> {
     }
 
     /// Everybody ticks, and what is said arrives within the round, the answers as well.
-    fn round(&mut self) {
+    pub(crate) fn round(&mut self) {
         let shards: Vec<ShardId> = self.tables.keys().copied().collect();
         for shard in shards {
             let mut out = Outbox::new();

@@ -231,7 +231,8 @@ impl World {
 
     /// What control has led to.
     fn follow_control(&mut self) -> Result<(), StepFailure> {
-        let Outcomes { answers, changed, events } = std::mem::take(&mut self.machine().outcomes);
+        let Outcomes { answers, changed, events, .. } =
+            std::mem::take(&mut self.machine().outcomes);
         for event in events {
             self.trace.event(format_args!("{event}"));
         }

@@ -3,6 +3,7 @@
 
 use std::ops::Bound;
 
+use command::ObservedVersion;
 use keyspace::KeyHasher;
 use storage::engine::{Layout, MemoryEngine};
 
@@ -29,6 +30,19 @@ impl InteractiveTxn {
     /// Whether it knows what a key had before it wrote it.
     pub fn has_read(&self, key: &[u8]) -> bool {
         matches!(self.keys.get(key), Some(Some(_)))
+    }
+
+    /// Whether a key that was read had a value then.
+    pub fn had_value(&self, key: &[u8]) -> bool {
+        matches!(self.keys.get(key), Some(Some(ObservedVersion::Version(_))))
+    }
+
+    /// The keys that commands have changed, and whether each has a value now.
+    pub fn written_keys(&self) -> impl Iterator<Item = (&[u8], bool)> {
+        self.written.iter().map(|key| {
+            let newest = self.copy.newest(&self.copy.hasher().key(key), self.at);
+            (&**key, newest.is_some())
+        })
     }
 
     /// Flushes the keyspace, if at the commit it has no key but those that were read here and that

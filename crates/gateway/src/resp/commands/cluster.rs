@@ -14,11 +14,11 @@ use crate::resp::args::Args;
 use crate::resp::error::CommandError;
 use crate::resp::request::{KeyspaceRequest, Request};
 use crate::resp::session::FIRST_KEYSPACE;
-use crate::resp::topology::{Health, Mode, Node, Shard, Topology};
+use crate::resp::topology::{Health, Mode, Node, Shard, Topology, id_text};
 use crate::resp::writer::RespWriter;
 
 /// What Redis says without its cluster.
-const DISABLED: CommandError =
+pub(crate) const DISABLED: CommandError =
     CommandError::Fixed("ERR This instance has cluster support disabled");
 
 /// `CLUSTER KEYSLOT key`
@@ -28,8 +28,8 @@ pub fn keyslot<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 
 /// `CLUSTER MYID`
 pub fn myid<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
-    let ctx = call.ctx;
-    call.answer(|writer| writer.bulk(ctx.facts().node_id.as_bytes()))
+    let id = own_id(call);
+    call.answer(|writer| writer.bulk(id.as_bytes()))
 }
 
 /// `CLUSTER SLOTS`: ranges of slots, each with its leader first, then its other replicas.
@@ -45,7 +45,9 @@ pub fn slots<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
         let Some(leader) = shard.leader else { continue };
         let ((first, last), replicas) = (shard.slots, shard.replicas.as_slice());
         let is_new = entries.iter().all(|(_, known, _)| *known != leader);
-        match is_new && first < last && !replicas.is_empty() {
+        // Listeners for replicas lead nothing.
+        let may_lead = replicas.iter().any(|at| topology.nodes[*at].listener.is_none());
+        match is_new && first < last && may_lead {
             true => {
                 entries.push(((first, first), leader, &[]));
                 rest.push(((first + 1, last), leader, replicas));
@@ -65,7 +67,7 @@ pub fn slots<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
                 writer.array(4);
                 writer.bulk(node.host.as_bytes());
                 writer.int(i64::from(node.port));
-                writer.bulk(id(node).as_bytes());
+                writer.bulk(node.id_text().as_bytes());
                 writer.map(0);
             }
         }
@@ -94,7 +96,8 @@ pub fn shards<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 
 fn holder_of(writer: &mut RespWriter<'_>, topology: &Topology, shard: &Shard, holder: usize) {
     let node = &topology.nodes[holder];
-    let is_me = holder == topology.me;
+    // A listener for replicas is of this node, too.
+    let is_me = holder == topology.me || node.listener.is_some_and(|of| of.of == topology.me);
     let texts = [
         ("ip", node.host.as_str()),
         ("endpoint", node.host.as_str()),
@@ -107,7 +110,7 @@ fn holder_of(writer: &mut RespWriter<'_>, topology: &Topology, shard: &Shard, ho
     };
     writer.map(7);
     writer.bulk(b"id");
-    writer.bulk(id(node).as_bytes());
+    writer.bulk(node.id_text().as_bytes());
     writer.bulk(b"port");
     writer.int(i64::from(node.port));
     for (name, value) in texts {
@@ -137,12 +140,15 @@ pub fn nodes<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 pub fn replicas<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let topology = topology(call)?;
     let unknown = || CommandError::Formatted([b"ERR Unknown node ", args.at(2)].concat());
-    let master = parse_id(args.at(2)).and_then(|id| topology.by_id(id)).ok_or_else(unknown)?;
+    let master = topology.by_id(args.at(2)).ok_or_else(unknown)?;
     if topology.master_of(master).is_some() {
         return Err(CommandError::Fixed("ERR The specified node is not a master"));
     }
     let now_millis = call.ctx.now_millis();
-    let holds = |node: &usize| topology.led_by(master).any(|shard| shard.replicas.contains(node));
+    let holds = |node: &usize| match topology.nodes[*node].listener {
+        Some(listener) => listener.master == master,
+        None => topology.led_by(master).any(|shard| shard.replicas.contains(node)),
+    };
     let nodes = (0..topology.nodes.len()).filter(holds);
     let lines = nodes.map(|node| line(&topology, node, Some(master), now_millis));
     let lines: Vec<String> = lines.collect();
@@ -156,7 +162,7 @@ pub fn replicas<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 fn line(topology: &Topology, at: usize, master: Option<usize>, now_millis: u64) -> String {
     let node = &topology.nodes[at];
     let Node { host, port, peer_port, .. } = node;
-    let mut line = format!("{} {host}:{port}@{peer_port} ", id(node));
+    let mut line = format!("{} {host}:{port}@{peer_port} ", node.id_text());
     let mut flags = Vec::new();
     if at == topology.me {
         flags.push("myself");
@@ -167,7 +173,8 @@ fn line(topology: &Topology, at: usize, master: Option<usize>, now_millis: u64) 
         Health::Suspected => flags.push("fail?"),
         Health::Failed => flags.push("fail"),
     }
-    let master_id = master.map_or_else(|| "-".to_owned(), |master| id(&topology.nodes[master]));
+    let master_id =
+        master.map_or_else(|| "-".to_owned(), |master| topology.nodes[master].id_text());
     // A link is given up when nothing is heard over it: it was heard of just now.
     let heard_millis = match (at == topology.me, node.is_linked) {
         (true, _) => 0,
@@ -222,13 +229,14 @@ pub fn info<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 pub fn links<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     let topology = topology(call)?;
     let others = topology.nodes.iter().enumerate().filter(|(at, _)| *at != topology.me);
-    let linked: Vec<&Node> = others.map(|(_, node)| node).filter(|node| node.is_linked).collect();
+    let has_link = |node: &&Node| node.is_linked && node.listener.is_none();
+    let linked: Vec<&Node> = others.map(|(_, node)| node).filter(has_link).collect();
     call.answer(|writer| {
         writer.array(linked.len());
         for node in linked {
             let unsent_bytes = node.unsent_bytes as i64;
             writer.map(6);
-            for (name, value) in [("direction", "to"), ("node", &id(node))] {
+            for (name, value) in [("direction", "to"), ("node", &node.id_text())] {
                 writer.bulk(name.as_bytes());
                 writer.bulk(value.as_bytes());
             }
@@ -340,15 +348,26 @@ fn topology(call: &Call<'_>) -> Result<Topology, CommandError> {
         true => &call.session.keyspace,
         false => FIRST_KEYSPACE,
     };
-    Ok(call.ctx.topology(keyspace))
+    let mut topology = call.ctx.topology(keyspace);
+    if call.session.is_replica {
+        topology.me = topology.listener_of(topology.me).unwrap_or(topology.me);
+    }
+    Ok(topology)
 }
 
-fn id(node: &Node) -> String {
-    format!("{:040x}", node.id)
+/// The id that clients of this listener know it by.
+fn own_id(call: &Call<'_>) -> String {
+    let facts = call.ctx.facts();
+    match (call.session.is_replica, u64::from_str_radix(facts.node_id, 16)) {
+        (true, Ok(node)) => id_text(node, true),
+        _ => facts.node_id.to_owned(),
+    }
 }
 
-fn parse_id(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).ok().filter(|text| text.len() == 40)?;
-    let id = u128::from_str_radix(&text[8..], 16).ok()?;
-    u64::try_from(id).ok().filter(|_| text[..8].bytes().all(|byte| byte == b'0'))
+/// Host and port of the master that the listener for replicas is shown as a replica of.
+pub(super) fn master_of_listener(call: &Call<'_>) -> (String, u16) {
+    let topology = topology(call).unwrap_or_default();
+    let master =
+        topology.nodes.get(topology.me).and_then(|me| topology.nodes.get(me.listener?.master));
+    master.map_or_else(Default::default, |master| (master.host.clone(), master.port))
 }

@@ -136,6 +136,7 @@ pub fn hello<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     }
     let (id, proto) = (call.session.id as i64, call.session.version.number());
     let ctx = call.ctx;
+    let role = if call.session.is_replica { "replica" } else { "master" };
     call.answer(|writer| {
         writer.map(8);
         for (key, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
@@ -150,7 +151,7 @@ pub fn hello<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
             Mode::Any => "standalone",
             Mode::Cluster => "cluster",
         };
-        for (key, value) in [("mode", mode), ("role", "master")] {
+        for (key, value) in [("mode", mode), ("role", role)] {
             writer.bulk(key.as_bytes());
             writer.bulk(value.as_bytes());
         }

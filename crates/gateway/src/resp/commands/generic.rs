@@ -1,6 +1,7 @@
 //! Commands on keys of any value.
 
 use command::{Read, Sink, Write};
+use keyspace::slot_of;
 
 use super::{Call, Outcome, integer};
 use crate::resp::args::Args;
@@ -45,6 +46,15 @@ pub fn renamenx<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 
 /// `COPY source destination [DB index] [REPLACE]`
 pub fn copy<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    let is_cluster = call.ctx.mode() == Mode::Cluster;
+    // That comes first in a Redis Cluster.
+    copy_of(call, args).map_err(|wrong| {
+        let differ = is_cluster && slot_of(args.at(1)) != slot_of(args.at(2));
+        if differ { error::CROSS_SLOT } else { wrong }
+    })
+}
+
+fn copy_of<'a>(call: &Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let (mut replace, mut keyspace) = (false, None);
     let mut index = 3;
     while index < args.len() {

@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use super::cluster::master_of_listener;
 use super::connection::REDIS_VERSION;
 use super::{Call, Outcome};
 use crate::resp::args::Args;
@@ -35,6 +36,8 @@ struct Report<'c> {
     facts: Facts<'c>,
     now_millis: u64,
     ctx: &'c dyn Context,
+    /// Host and port of the master, if a replica is to answer.
+    master: Option<(String, u16)>,
 }
 
 /// `INFO [section …]`; also `default`, `all` and `everything`. Unknown sections are empty.
@@ -45,7 +48,8 @@ pub fn info<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     // As in Redis, these are left out of what everybody gets.
     let all = names(&["all", "everything"]);
     let now_millis = call.ctx.now_millis();
-    let report = Report { facts: call.ctx.facts(), now_millis, ctx: call.ctx };
+    let master = call.session.is_replica.then(|| master_of_listener(call));
+    let report = Report { facts: call.ctx.facts(), now_millis, ctx: call.ctx, master };
     let mut text = String::new();
     for (name, write) in SECTIONS {
         let is_of_most = most && name != "commandstats";
@@ -194,8 +198,30 @@ fn commandstats(out: &mut String, report: &Report<'_>) {
 /// `connected_slaves` counts other live nodes with replicas of local shards, so an alarm on "fewer
 /// than two" works. There are no lines `slaveN`: tools would take those nodes for read-only ones.
 fn replication(out: &mut String, report: &Report<'_>) {
-    line(out, "role", "master");
-    line(out, "connected_slaves", report.facts.cluster.companions);
+    match &report.master {
+        None => {
+            line(out, "role", "master");
+            line(out, "connected_slaves", report.facts.cluster.companions);
+        }
+        Some((host, port)) => {
+            line(out, "role", "slave");
+            line(out, "master_host", host);
+            line(out, "master_port", port);
+            line(out, "master_link_status", "up");
+            for (name, number) in [
+                ("master_last_io_seconds_ago", 0),
+                ("master_sync_in_progress", 0),
+                ("slave_read_repl_offset", 0),
+                ("slave_repl_offset", 0),
+                ("slave_priority", 100),
+                ("slave_read_only", 1),
+                ("replica_announced", 1),
+                ("connected_slaves", 0),
+            ] {
+                line(out, name, number);
+            }
+        }
+    }
     line(out, "master_failover_state", "no-failover");
     line(out, "master_replid", report.facts.node_id);
     line(out, "repl_backlog_active", 0);

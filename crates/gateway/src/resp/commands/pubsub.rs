@@ -6,13 +6,10 @@ use keyspace::slot_of;
 
 use super::{Call, Outcome};
 use crate::resp::args::Args;
-use crate::resp::error::CommandError;
+use crate::resp::error::{CROSS_SLOT, CommandError};
 use crate::resp::request::Request;
 use crate::resp::subscriptions::TOO_MANY_SUBSCRIPTIONS;
 use crate::resp::topology::Mode;
-
-const CROSS_SLOT: CommandError =
-    CommandError::Fixed("CROSSSLOT Keys in request don't hash to the same slot");
 
 /// A name that is short enough.
 fn checked(name: &[u8]) -> Result<&[u8], CommandError> {

@@ -8,6 +8,10 @@ use crate::resp::request::{
     LibraryRequest, Request, Restore, ScriptCall, ScriptName, ScriptRequest,
 };
 
+/// The digits of a SHA1.
+const SHA_BYTES: usize = 40;
+const NO_SCRIPT: CommandError =
+    CommandError::Fixed("NOSCRIPT No matching script. Please use EVAL.");
 const NO_FUNCTION: CommandError = CommandError::Fixed("ERR Function not found");
 const TOO_MANY_KEYS: CommandError =
     CommandError::Fixed("ERR Number of keys can't be greater than number of args");
@@ -61,6 +65,10 @@ fn script<'a>(
     name: ScriptName<'a>,
     read_only: bool,
 ) -> Outcome<'a> {
+    // As in Redis, that it is none comes before what is wrong with the keys.
+    if matches!(name, ScriptName::Sha(sha) if sha.len() != SHA_BYTES) {
+        return Err(NO_SCRIPT);
+    }
     let bad = if matches!(name, ScriptName::Function(_)) { BAD_KEYS } else { NOT_INTEGER };
     let number = parse_i64(args.at(2)).ok_or(bad)?;
     let number = usize::try_from(number).map_err(|_| NEGATIVE_KEYS)?;

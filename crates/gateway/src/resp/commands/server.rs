@@ -2,6 +2,7 @@
 
 use command::Sink;
 
+use super::cluster::master_of_listener;
 use super::connection::REDIS_VERSION;
 use super::generic::NUMBERED_KEYSPACES;
 use super::{Call, Outcome, integer};
@@ -56,7 +57,20 @@ pub fn module_help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 
 /// `ROLE`: as in INFO, every node is a master, for it takes writes; the other nodes are not its
 /// replicas, for they do so too.
+///
+/// The listener for clients that ask for replicas says that it is one.
 pub fn role<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    if call.session.is_replica {
+        let (host, port) = master_of_listener(call);
+        return call.answer(|writer| {
+            writer.array(5);
+            writer.bulk(b"slave");
+            writer.bulk(host.as_bytes());
+            writer.int(i64::from(port));
+            writer.bulk(b"connected");
+            writer.int(0);
+        });
+    }
     call.answer(|writer| {
         writer.array(3);
         writer.bulk(b"master");

@@ -142,14 +142,5 @@ pub fn is_left_out(name: &str) -> bool {
             | "client|kill"
             | "client|tracking"
             | "client|caching"
-            // They ask other nodes, or change what all nodes have.
-            | "script|flush"
-            | "script|kill"
-            | "script|show"
-            | "function|load"
-            | "function|delete"
-            | "function|flush"
-            | "function|restore"
-            | "function|kill"
     )
 }

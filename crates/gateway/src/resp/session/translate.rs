@@ -157,6 +157,11 @@ impl Session {
         if !self.may(spec.access) {
             return Err(error::no_permission(self.peer.principal.user(), spec.name));
         }
+        // One with keys is sent on to who leads there.
+        let mut flags = spec.flags.split(' ');
+        if self.is_replica && !spec.has_keys() && flags.any(|flag| flag == "write") {
+            return Err(error::READ_ONLY_REPLICA);
+        }
         // A bad count of keys is refused by the command itself, in words of its own.
         for index in spec.keys_in(args).into_iter().flatten() {
             if args.at(index).len() > self.limits.key_bytes_max {

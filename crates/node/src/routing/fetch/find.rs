@@ -143,12 +143,7 @@ fn then(engine: &MemoryEngine, key: &[u8], at: Timestamp) -> PastValue {
 }
 
 /// The changes of a key up to a time: at least one if there is any, then as many as fit.
-pub(crate) fn history(
-    engine: &MemoryEngine,
-    key: &[u8],
-    at: Timestamp,
-    changes_max: usize,
-) -> History {
+pub fn history(engine: &MemoryEngine, key: &[u8], at: Timestamp, changes_max: usize) -> History {
     let (mut changes, mut bytes) = (Vec::new(), 0);
     let is_all = engine.history(&engine.hasher().key(key), at, &mut |change| {
         let more = match &change {

@@ -7,6 +7,7 @@ use super::super::World;
 use super::super::tracking::TRACKERS;
 use super::{KeyOp, Op};
 use crate::command::Command;
+use crate::machine::VIEWERS;
 
 impl World {
     pub(in crate::cluster) fn done(&mut self, number: u64, replies: Vec<Reply>, high_ms: u64) {
@@ -38,6 +39,9 @@ impl World {
 
     /// An answer has come from a node.
     pub(in crate::cluster) fn answered(&mut self, answer: Answer) {
+        if answer.origin() == VIEWERS {
+            return self.viewer_answered(answer);
+        }
         if Self::is_of_pipelines(&answer) {
             return self.handle_pipeline_answer(answer);
         }

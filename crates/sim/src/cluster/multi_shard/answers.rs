@@ -4,6 +4,7 @@ use command::{NotDone, Reply};
 use node::executor::Answer;
 use txn::coordinator::TxnOutcome;
 
+use super::super::live::{VIEWERS_FIRST, ViewerAnswer};
 use super::parts::op_of;
 use super::scripts::{BATCHES, COMMIT};
 use super::{FIRST, OpPath, PendingOp, World, workloads};
@@ -16,6 +17,10 @@ impl World {
         let ended = std::mem::take(&mut machine.coordinates.ended);
         self.counts.wide_finished += std::mem::take(&mut machine.coordinates.finished);
         for (number, ended) in ended {
+            if number >= VIEWERS_FIRST {
+                self.viewer_told(number - VIEWERS_FIRST, ViewerAnswer::Txn(ended));
+                continue;
+            }
             if self.is_script(number) {
                 self.script_coordinated(number, ended);
                 continue;

@@ -37,7 +37,6 @@ mod cluster;
 mod http;
 mod load;
 mod lookups;
-mod machine;
 mod memory;
 mod mixed;
 mod rates;
@@ -52,6 +51,7 @@ use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
+use bench::machine;
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 use serde_json::json;

@@ -1,0 +1,61 @@
+/** What can be done to a process of `carillon dev`, and what the console says before. Pure but for the asking. */
+
+import type { DevAction, DevNode } from "../../api/dev";
+import type { Live } from "../../state/live.svelte";
+import type { Question } from "../../ui/Confirm.svelte";
+
+export const DEV_VERBS: Record<DevAction, string> = {
+  start: "Start",
+  stop: "Stop",
+  kill: "Kill",
+  pause: "Pause",
+  resume: "Resume",
+};
+
+export function devActionsFor(node: Pick<DevNode, "state">): DevAction[] {
+  switch (node.state) {
+    case "starting":
+    case "running":
+      return ["stop", "kill", "pause"];
+    case "paused":
+      return ["resume", "stop", "kill"];
+    case "stopping":
+      return ["kill"];
+    case "ended":
+      return ["start"];
+  }
+}
+
+export function explainDev(action: DevAction, node: Pick<DevNode, "name" | "this">): string {
+  const words: Record<DevAction, string> = {
+    start: `${node.name} starts from its data.`,
+    resume: `${node.name} goes on.`,
+    stop: `${node.name} is asked to end (SIGTERM): it finishes its requests first. “Start” undoes it.`,
+    kill: `${node.name} is killed at once (SIGKILL), as by a crash. “Start” brings it back from its log.`,
+    pause: `${node.name} stands still (SIGSTOP): the others take it for dead. “Resume” undoes it.`,
+  };
+  const own = node.this
+    ? ` This page comes from ${node.name}: it will hear nothing more. Open the page of another node to go on.`
+    : "";
+  return words[action] + (action === "start" || action === "resume" ? "" : own);
+}
+
+export function devQuestion(live: Live, node: DevNode, action: DevAction): Question {
+  return {
+    title: `${DEV_VERBS[action]} ${node.name}?`,
+    text: explainDev(action, node),
+    verb: DEV_VERBS[action],
+    isDangerous: action === "kill",
+    act: () => live.dev.act(node.name, action),
+    done: () => live.refresh("nodes", "shards"),
+  };
+}
+
+/** Settings that were filled in. */
+export function readParameters(values: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(values)
+      .map(([name, value]) => [name, value.trim()] as const)
+      .filter(([, value]) => value !== ""),
+  );
+}

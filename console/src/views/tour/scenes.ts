@@ -1,0 +1,135 @@
+/** What the simulator plays on a page of the tour: how it begins, and what can be done to it. Pure. */
+
+import type { SimAction, SimBegin, SimState } from "../../api/sim";
+import type { LookupName } from "../../api/types";
+
+export interface Switch {
+  label: string;
+  /** What is done, given the state as it is; `null`: nothing makes sense now. */
+  action: (state: SimState) => SimAction | null;
+}
+
+export interface Scene {
+  begin: SimBegin;
+  /** Done at once when it has begun. */
+  then: readonly SimAction[];
+  /** The lookup that a ring of members shows first. */
+  lookup?: LookupName;
+  switches: readonly Switch[];
+  /** What to look for. */
+  watch: string;
+}
+
+/** A node that is up and not the first one, which draws the page. */
+export function victim(state: SimState): string | null {
+  const up = state.nodes.filter((node) => node.state === "up");
+  return up.at(1)?.name ?? up.at(0)?.name ?? null;
+}
+
+const on = (label: string, make: (node: string) => SimAction): Switch => ({
+  label,
+  action: (state) => {
+    const node = victim(state);
+    return node === null ? null : make(node);
+  },
+});
+const always = (label: string, action: SimAction): Switch => ({ label, action: () => action });
+const restart: Switch = {
+  label: "Start it again",
+  action: (state) => {
+    const down = state.nodes.find((node) => node.state === "down");
+    return down ? { do: "restart", node: down.name } : null;
+  },
+};
+const heal = always("Heal all", { do: "heal" });
+
+const overlay = (nodes: number): SimBegin => ({ kind: "overlay", seed: 7, nodes, scenario: null });
+const cluster = (nodes: number, clients: number, more: SimBegin = {}): SimBegin => ({
+  kind: "cluster",
+  seed: 7,
+  nodes,
+  clients,
+  domains: 0,
+  placement: "hashed",
+  scenario: null,
+  plants: [],
+  ...more,
+});
+
+export const SCENES = {
+  linear: {
+    begin: overlay(64),
+    then: [],
+    lookup: "linear",
+    switches: [always("A hundred more join", { do: "add-nodes", count: 100 })],
+    watch:
+      "With 64 members a lookup passes 32 of them on average. Let a hundred join: the way grows with them.",
+  },
+  chord: {
+    begin: overlay(256),
+    then: [],
+    lookup: "chord",
+    switches: [
+      always("A hundred more join", { do: "add-nodes", count: 100 }),
+      on("One fails", (node) => ({ do: "crash", node })),
+    ],
+    watch: "256 members, and about four hops; at most eight. Choose a member in the ring to see its fingers.",
+  },
+  joins: {
+    begin: overlay(100),
+    then: [],
+    lookup: "chord",
+    switches: [
+      always("A hundred join at once", { do: "add-nodes", count: 100 }),
+      always("Three hundred join at once", { do: "add-nodes", count: 300 }),
+      on("One leaves", (node) => ({ do: "remove-node", node })),
+    ],
+    watch:
+      "Members fly to their places in one moment; their successors are right within some rounds. Look a key up meanwhile.",
+  },
+  dies: {
+    begin: cluster(5, 4),
+    then: [],
+    switches: [
+      on("Kill a node", (node) => ({ do: "crash", node })),
+      on("Cut its power", (node) => ({ do: "power-cut", node })),
+      restart,
+      heal,
+    ],
+    watch: "Kill a node, and watch its shards: each elects another leader. Clients go on asking meanwhile.",
+  },
+  commits: {
+    begin: cluster(3, 4, { transactions: true }),
+    then: [],
+    switches: [always("A coordinator dies", { do: "crash", node: "leader:bell" }), restart, heal],
+    watch:
+      "Watch the phases. Let a leader die in the middle: what it has begun is finished by somebody else.",
+  },
+  grows: {
+    begin: cluster(3, 2, { placement: "linear-hash" }),
+    then: [{ do: "fill", count: 400 }],
+    switches: [
+      always("1 000 more keys", { do: "fill", count: 1000, prefix: "more-" }),
+      always("Take them away", { do: "clear", prefix: "more-" }),
+    ],
+    watch:
+      "The table grows by one bucket at a time: the one whose turn it is splits, however full the others are.",
+  },
+  fallacies: {
+    begin: cluster(5, 8),
+    then: [],
+    switches: [heal],
+    watch: "Switch a fault on, and see what changes.",
+  },
+} as const satisfies Record<string, Scene>;
+export type SceneName = keyof typeof SCENES;
+
+/** Whether a simulation may be begun anew without asking: nobody has done anything in it. */
+export function isUntouched(state: SimState, done: number): boolean {
+  return state.actions === 0 && done === 0 && state.scenario === null && state.broken === null;
+}
+
+/** Whether the simulation that runs is of the scene's kind and size. */
+export function fits(state: SimState, scene: Scene): boolean {
+  return state.kind === scene.begin.kind && state.nodes.length >= (scene.begin.nodes ?? 1);
+}

@@ -1,0 +1,178 @@
+import { describe, expect, test } from "vitest";
+import type { SimNode, SimState } from "../../src/api/sim";
+import {
+  ailments,
+  describeAction,
+  faultsFor,
+  isAnew,
+  readSimulationFile,
+  virtualTime,
+} from "../../src/model/simulation";
+import { hopsOf, memberRadius, membersOf } from "../../src/views/simulator/overlay";
+import { devActionsFor, explainDev, readParameters } from "../../src/views/cluster/dev";
+import { remaining } from "../../src/views/cluster/drain";
+import { FALLACIES } from "../../src/views/tour/fallacies";
+import { fits, isUntouched, SCENES, victim } from "../../src/views/tour/scenes";
+import { STEPS } from "../../src/views/tour/steps";
+import { modelOf, routes, WELL } from "./recording";
+
+const node = (name: string, more: Partial<SimNode> = {}): SimNode => ({
+  name,
+  id: name,
+  state: "up",
+  ...more,
+});
+const state = (more: Partial<SimState> = {}): SimState => ({
+  version: 1,
+  kind: "cluster",
+  seed: 7,
+  now_ms: 1000,
+  wall_ms: 1_800_000_001_000,
+  running: true,
+  speed: 1,
+  behind: false,
+  phase: "running",
+  scenario: null,
+  clients: 4,
+  answered: 10,
+  refused: 0,
+  unknown: 0,
+  plants: [],
+  broken: null,
+  checked_ms: null,
+  nodes: [node("n1"), node("n2"), node("n3")],
+  actions: 0,
+  to_come: 0,
+  next_action: null,
+  digest: "0",
+  ...more,
+});
+
+describe("the tour", () => {
+  test("has a scene for each page that the simulator plays", () => {
+    const played = STEPS.flatMap((step) => step.scene ?? []);
+    expect(new Set(played)).toEqual(new Set(Object.keys(SCENES)));
+  });
+
+  test("never begins anew over what somebody has built", () => {
+    expect(isUntouched(state(), 0)).toBe(true);
+    expect(isUntouched(state({ actions: 1 }), 0)).toBe(false);
+    expect(isUntouched(state({ scenario: "domain-lost" }), 0)).toBe(false);
+    expect(isUntouched(state(), 2)).toBe(false);
+  });
+
+  test("harms a node that does not draw the page, if there is another", () => {
+    expect(victim(state())).toBe("n2");
+    expect(victim(state({ nodes: [node("n1"), node("n2", { state: "down" })] }))).toBe("n1");
+    expect(victim(state({ nodes: [] }))).toBeNull();
+  });
+
+  test("knows whether what runs is the page's simulation", () => {
+    expect(fits(state(), SCENES.commits)).toBe(true);
+    expect(fits(state(), SCENES.dies)).toBe(false);
+    expect(fits(state(), SCENES.chord)).toBe(false);
+  });
+
+  test("measures each of the eight fallacies, with and without a simulation", () => {
+    expect(FALLACIES).toHaveLength(8);
+    for (const sim of [null, state()]) {
+      for (const each of FALLACIES) {
+        const told = each.measured({ model: modelOf(WELL), events: [], points: [], sim });
+        expect(told, each.name).not.toBe("");
+        expect(told, each.name).not.toMatch(/undefined|NaN/);
+      }
+    }
+  });
+
+  test("has a fault against all but the one that is about walls", () => {
+    const without = FALLACIES.filter((each) => each.fault === null).map((each) => each.name);
+    expect(without).toEqual(["The network is secure"]);
+    for (const each of FALLACIES) expect(each.fault?.action(state()) ?? null).not.toBe(undefined);
+  });
+});
+
+describe("a simulation", () => {
+  test("offers what makes sense for a node as it is", () => {
+    expect(faultsFor(node("a"), "cluster")).toContain("power-cut");
+    expect(faultsFor(node("a", { state: "down" }), "cluster")).toEqual(["restart", "remove-node"]);
+    expect(faultsFor(node("a", { state: "paused" }), "cluster")).toContain("resume");
+    expect(faultsFor(node("a", { state: "gone" }), "cluster")).toEqual([]);
+    expect(faultsFor(node("a"), "overlay")).toEqual(["crash", "remove-node"]);
+  });
+
+  test("says what is wrong with a node", () => {
+    expect(ailments(node("a", { skew_ms: -20, slow_disk_ms: 300, cut_to: ["b"] }))).toEqual([
+      "clock behind by 20 ms",
+      "fsync takes 300 ms",
+      "nothing goes to b",
+    ]);
+    expect(ailments(node("a", { cut_to: [] }))).toEqual([]);
+  });
+
+  test("is told from the one before when it has begun anew", () => {
+    expect(isAnew(null, state())).toBe(false);
+    expect(isAnew(state(), state({ now_ms: 2000 }))).toBe(false);
+    expect(isAnew(state(), state({ now_ms: 0 }))).toBe(true);
+    expect(isAnew(state(), state({ seed: 8 }))).toBe(true);
+  });
+
+  test("has times and actions in words", () => {
+    expect(virtualTime(0)).toBe("0:00.0");
+    expect(virtualTime(83_450)).toBe("1:23.4");
+    expect(describeAction({ do: "partition", nodes: ["a", "b"] })).toBe('partition nodes ["a","b"]');
+  });
+
+  test.each([
+    ["{", "no JSON"],
+    ["[]", "carillon_simulation"],
+    ['{"seed":1}', "carillon_simulation"],
+  ])("is not read from %s", (text, words) => {
+    expect(() => readSimulationFile(text)).toThrow(words);
+  });
+
+  test("draws members at their positions, else in order, and hops between those that are there", () => {
+    const placed = membersOf([
+      node("a", { start: "80" }),
+      node("b", { state: "gone" }),
+      node("c", { start: "00" }),
+    ]);
+    expect(placed.map(({ name, turn }) => [name, turn])).toEqual([
+      ["a", 0.5],
+      ["c", 0],
+    ]);
+    expect(membersOf([node("a"), node("c")]).map(({ turn }) => turn)).toEqual([0, 0.5]);
+    const [route] = routes(WELL, "catalog", "bell-7").filter((each) => each.lookup === "linear");
+    if (!route) throw new Error("the recording has no linear route");
+    const steps = ["a", "gone", "c"].map((name) => ({ shard: 0, node: name, name, by: "successor 0" }));
+    expect(hopsOf({ ...route, steps }, "a", placed)).toHaveLength(3);
+    expect(memberRadius(1000)).toBeLessThan(memberRadius(10));
+  });
+});
+
+describe("processes of carillon dev", () => {
+  test("can be done to what their state allows", () => {
+    expect(devActionsFor({ state: "running" })).toEqual(["stop", "kill", "pause"]);
+    expect(devActionsFor({ state: "ended" })).toEqual(["start"]);
+    expect(devActionsFor({ state: "paused" })).toContain("resume");
+  });
+
+  test("that draw the page are named before they are ended", () => {
+    expect(explainDev("kill", { name: "node-1", this: true })).toContain("This page comes from node-1");
+    expect(explainDev("kill", { name: "node-2", this: false })).not.toContain("This page comes");
+  });
+
+  test("get the settings that were filled in", () => {
+    expect(readParameters({ memory_max: " 1GiB ", domain: " " })).toEqual({ memory_max: "1GiB" });
+  });
+});
+
+describe("a drain", () => {
+  const rate = { over_ms: 10_000, replicas: 5, bytes: 0 };
+
+  test("takes as long as its rate says, if it has one", () => {
+    expect(remaining({ replicas: 10, rate })).toBe(20_000);
+    expect(remaining({ replicas: 10, rate: { ...rate, replicas: 0 } })).toBeNull();
+    expect(remaining({ replicas: 10, rate: null })).toBeNull();
+    expect(remaining({ replicas: 0, rate })).toBeNull();
+  });
+});

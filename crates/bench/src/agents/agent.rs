@@ -1,0 +1,216 @@
+//! An agent: does what a controller says, one controller at a time.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use harness::process::Directory;
+use sha2::{Digest, Sha256};
+
+use super::message::{Answer, Order, ShippedFile};
+use super::wire::{Channel, Secret};
+use super::{ALIVE_EVERY, LOST_AFTER};
+use crate::driver::memory::MemoryStore;
+use crate::measure::record::{PhaseData, Second};
+use crate::run::{Part, RunError, Step, Watch, resolve, run_part};
+use crate::scenario::{Driver, Plan, Scenario};
+
+/// How long a controller may be silent between two orders: it may start targets meanwhile.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Listens, and serves controllers one after the other, for ever.
+///
+/// # Errors
+/// The address cannot be had.
+pub fn serve(listen: &str, secret: &Secret, log: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+    let cannot = |why: io::Error| RunError::Mismatch(format!("cannot listen on {listen}: {why}"));
+    let listener = TcpListener::bind(listen).map_err(cannot)?;
+    let address = listener.local_addr()?;
+    log(&format!("listening on {address}"));
+    loop {
+        match listener.accept() {
+            Ok((stream, from)) => serve_one(stream, from, secret, log),
+            // The connection is gone already, or there is no room for it now.
+            Err(error) => {
+                log(&format!("cannot accept: {error}"));
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+}
+
+fn serve_one(stream: TcpStream, from: SocketAddr, secret: &Secret, log: &mut dyn FnMut(&str)) {
+    let mut channel = match Channel::accept(stream, secret) {
+        Ok(channel) => channel,
+        Err(why) => {
+            log(&format!("{from}: refused: {why}"));
+            return;
+        }
+    };
+    log(&format!("{from}: connected"));
+    let mut work = Work::default();
+    loop {
+        let answered = channel.receive::<Order>(ORDER_TIMEOUT).and_then(|order| {
+            let answer = work.follow(order, &mut channel);
+            if let Answer::Failed(why) = &answer {
+                log(&format!("{from}: failed: {why}"));
+            }
+            channel.send(&answer)
+        });
+        if let Err(why) = answered {
+            log(&format!("{from}: ended: {why}"));
+            return;
+        }
+    }
+}
+
+/// What an agent knows of its controller's plan.
+#[derive(Default)]
+struct Work {
+    plan: Option<(Plan, Part)>,
+    scenario: Option<Scenario>,
+    addresses: Vec<SocketAddr>,
+    memory: MemoryStore,
+    /// Files that were shipped; removed with it.
+    dir: Option<Directory>,
+}
+
+impl Work {
+    fn follow(&mut self, order: Order, channel: &mut Channel) -> Answer {
+        let done = match order {
+            Order::Plan { name, text, sets, seconds_max, part, files } => {
+                self.take_plan(&name, &text, &sets, seconds_max, part, &files)
+            }
+            Order::Begin { cell, addresses } => self.begin(cell, &addresses),
+            Order::Step(step) => match self.step(step, channel) {
+                Ok(data) => return Answer::Ended(data),
+                Err(why) => Err(why.to_string()),
+            },
+            Order::Go { .. } => Err("an order to go, without a step".to_owned()),
+            Order::End => Ok(()),
+        };
+        done.map_or_else(Answer::Failed, |()| Answer::Good)
+    }
+
+    fn take_plan(
+        &mut self,
+        name: &str,
+        text: &str,
+        sets: &[(String, String)],
+        seconds_max: Option<f64>,
+        part: Part,
+        files: &[ShippedFile],
+    ) -> Result<(), String> {
+        let mut plan = Plan::parse(name, text, sets).map_err(|error| error.to_string())?;
+        if let Some(seconds) = seconds_max {
+            let most = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+            plan.shorten(most);
+        }
+        // Two agents of one process have two directories.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let plan_number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = Directory::new(&format!("bench-agent-{plan_number}"));
+        let dir = dir.map_err(|error| error.to_string())?;
+        for file in files {
+            let path = write_file(&dir, file)?;
+            for cell in &mut plan.cells {
+                if let Driver::Exec { program } = &mut cell.scenario.target.driver {
+                    let words = program.iter_mut().filter(|word| **word == file.word);
+                    words.for_each(|word| word.clone_from(&path));
+                }
+            }
+        }
+        self.dir = Some(dir);
+        self.plan = Some((plan, part));
+        Ok(())
+    }
+
+    fn begin(&mut self, cell: usize, addresses: &[String]) -> Result<(), String> {
+        let (plan, _) = self.plan.as_ref().ok_or("a cell of no plan")?;
+        let cell = plan.cells.get(cell).ok_or("no such cell")?;
+        self.scenario = Some(cell.scenario.clone());
+        self.addresses = resolve(addresses).map_err(|error| error.to_string())?;
+        self.memory = MemoryStore::default();
+        Ok(())
+    }
+
+    fn step(&mut self, step: Step, channel: &mut Channel) -> Result<PhaseData, RunError> {
+        let unfit = |why: &str| RunError::Mismatch(why.to_owned());
+        let (_, part) = self.plan.as_ref().ok_or_else(|| unfit("a step of no plan"))?;
+        let scenario = self.scenario.as_ref().ok_or_else(|| unfit("a step of no cell"))?;
+        if matches!(step, Step::Phase(number) if number >= scenario.phases.len()) {
+            return Err(unfit("no such phase"));
+        }
+        let mut watch = Controlled { channel, said: Instant::now(), is_running: false };
+        run_part(scenario, step, &self.addresses, *part, &self.memory, &mut watch)
+    }
+}
+
+/// Writes a file for its owner alone, and sees that it is the one that was meant.
+fn write_file(dir: &Directory, file: &ShippedFile) -> Result<String, String> {
+    let digits = file.hex.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes: Option<Vec<u8>> = digits.map(byte).collect();
+    let bytes = bytes.ok_or_else(|| format!("{}: not hexadecimal", file.word))?;
+    if sha256(&bytes) != file.sha256 {
+        return Err(format!("{}: its checksum differs", file.word));
+    }
+    let name = file.word.rsplit('/').next().unwrap_or("program");
+    let path = dir.path().join(format!("{}-{name}", &file.sha256[..16]));
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o700)
+        .open(&path)
+        .and_then(|mut out| out.write_all(&bytes));
+    written.map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+/// The checksum of bytes, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Waits for the controller before a step, and looks for it during one.
+struct Controlled<'a> {
+    channel: &'a mut Channel,
+    said: Instant,
+    is_running: bool,
+}
+
+impl Watch for Controlled<'_> {
+    fn ready(&mut self) -> Result<Instant, RunError> {
+        self.channel.send(&Answer::Ready)?;
+        // Other agents may still open connections, or start programs.
+        match self.channel.receive::<Order>(ORDER_TIMEOUT)? {
+            Order::Go { after_micros } => {
+                self.is_running = true;
+                let most = LOST_AFTER.as_micros() as u64;
+                Ok(Instant::now() + Duration::from_micros(after_micros.min(most)))
+            }
+            other => Err(RunError::Mismatch(format!("expected the order to go, got {other:?}"))),
+        }
+    }
+
+    fn second(&mut self, second: Second) -> Result<(), RunError> {
+        self.channel.send(&Answer::Second(second))?;
+        self.said = Instant::now();
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<(), RunError> {
+        if self.channel.has_event() {
+            return Err(RunError::Stopped);
+        }
+        if self.said.elapsed() >= ALIVE_EVERY {
+            self.channel.send(&Answer::Alive)?;
+            self.said = Instant::now();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! Loads from other hosts: a controller ships a scenario, starts a step on all agents at one
+//! moment, and gathers what they measured.
+//!
+//! ```text
+//!   controller                    agents
+//!   Plan, files of its program →  checked, written to a directory of their own
+//!   Begin: cell, addresses     →
+//!   Step                       →  connections are opened      ← Ready
+//!   Go, when all are ready     →  the load                    ← Second…, Alive, Ended
+//!   End                        →
+//! ```
+//!
+//! Parts of a load: worker w of thread t on agent a of n is t·n + a, so that clients and rates are
+//! divided evenly. Targets are started by the controller, on its host.
+//!
+//! Invariants: an agent that is silent for [`LOST_AFTER`] or closes its connection is lost; the run
+//! fails, and says which. A controller that fails closes all connections. An agent whose controller
+//! is gone ends its step, the programs of its clients included, within a moment.
+
+pub mod agent;
+mod controller;
+mod message;
+mod wire;
+
+use std::time::Duration;
+
+pub use controller::Remote;
+pub use wire::{Channel, Secret};
+
+/// How often an agent at work says so.
+const ALIVE_EVERY: Duration = Duration::from_secs(1);
+/// After this time without a word an agent is lost.
+pub const LOST_AFTER: Duration = Duration::from_secs(5);

@@ -1,0 +1,301 @@
+//! Frames between controller and agent, authenticated by a secret that both know.
+//!
+//! ```text
+//!   agent        "carillon-bench 1\n" · nonce a (32 bytes)
+//!   controller   nonce c (32 bytes) · HMAC(secret, "controller" a c)
+//!   agent        HMAC(secret, "agent" a c)
+//!   then frames  length (u32, big-endian) · HMAC(key, direction · number · body) · body (JSON)
+//!                key = HMAC(secret, "frames" a c)
+//! ```
+//!
+//! HMAC is that of SHA-256. A frame that was changed, repeated, left out or sent back breaks the
+//! connection. Nothing is encrypted.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::Sha256;
+
+use crate::run::RunError;
+
+/// What an agent begins with: the protocol's name and version.
+const HELLO: &[u8; 17] = b"carillon-bench 1\n";
+/// The longest frame: a phase's histograms, or a program.
+pub const FRAME_BYTES_MAX: usize = 64 << 20;
+/// How long a handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The shortest secret.
+const SECRET_BYTES_MIN: usize = 16;
+const TAG_BYTES: usize = 32;
+
+type Tag = [u8; TAG_BYTES];
+
+/// What controller and agents know.
+#[derive(Clone)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// A secret of these bytes.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+
+    /// Reads it from a file that only its owner can read.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no secret.
+    pub fn read(path: &Path) -> Result<Self, RunError> {
+        let failed = |why: String| RunError::Files { path: path.display().to_string(), why };
+        let mode = fs::metadata(path).map_err(|error| failed(error.to_string()))?.mode();
+        if mode & 0o077 != 0 {
+            return Err(failed("others can read this secret: chmod 600 it".to_owned()));
+        }
+        let bytes = fs::read(path).map_err(|error| failed(error.to_string()))?;
+        let bytes = bytes.trim_ascii();
+        if bytes.len() < SECRET_BYTES_MIN {
+            return Err(failed(format!("a secret has at least {SECRET_BYTES_MIN} bytes")));
+        }
+        Ok(Self::new(bytes))
+    }
+
+    fn tag(&self, role: &str, nonces: &[Tag; 2]) -> Hmac<Sha256> {
+        mac(&self.0, [role.as_bytes(), &nonces[0], &nonces[1]])
+    }
+}
+
+fn mac<const N: usize>(key: &[u8], pieces: [&[u8]; N]) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    pieces.iter().for_each(|piece| mac.update(piece));
+    mac
+}
+
+fn finish(mac: Hmac<Sha256>) -> Tag {
+    mac.finalize().into_bytes().into()
+}
+
+fn nonce() -> io::Result<Tag> {
+    let mut nonce = [0; TAG_BYTES];
+    File::open("/dev/urandom")?.read_exact(&mut nonce)?;
+    Ok(nonce)
+}
+
+fn not_ours(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why.to_owned())
+}
+
+/// A connection whose other end has proved that it knows the secret.
+pub struct Channel {
+    stream: TcpStream,
+    key: Tag,
+    is_agent: bool,
+    sent: u64,
+    received: u64,
+}
+
+impl Channel {
+    /// The agent's end.
+    ///
+    /// # Errors
+    /// The other end does not know the secret, or does not answer.
+    pub fn accept(mut stream: TcpStream, secret: &Secret) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(HANDSHAKE_TIMEOUT))?;
+        stream.set_write_timeout(Some(HANDSHAKE_TIMEOUT))?;
+        let ours = nonce()?;
+        stream.write_all(&[HELLO.as_slice(), &ours].concat())?;
+        let mut theirs = [0; TAG_BYTES];
+        stream.read_exact(&mut theirs)?;
+        let mut proof = [0; TAG_BYTES];
+        stream.read_exact(&mut proof)?;
+        let nonces = [ours, theirs];
+        let expected = secret.tag("controller", &nonces);
+        expected.verify_slice(&proof).map_err(|_| not_ours("it knows another secret"))?;
+        stream.write_all(&finish(secret.tag("agent", &nonces)))?;
+        let key = finish(secret.tag("frames", &nonces));
+        Ok(Self { stream, key, is_agent: true, sent: 0, received: 0 })
+    }
+
+    /// The controller's end.
+    ///
+    /// # Errors
+    /// The other end is no agent, or knows another secret.
+    pub fn open(mut stream: TcpStream, secret: &Secret) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(HANDSHAKE_TIMEOUT))?;
+        stream.set_write_timeout(Some(HANDSHAKE_TIMEOUT))?;
+        let mut hello = [0; HELLO.len()];
+        let silent = |error: io::Error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                not_ours("no greeting: it serves another controller, or is no agent")
+            }
+            _ => error,
+        };
+        stream.read_exact(&mut hello).map_err(silent)?;
+        if hello != *HELLO {
+            return Err(not_ours("not an agent of this version of carillon bench"));
+        }
+        let mut theirs = [0; TAG_BYTES];
+        stream.read_exact(&mut theirs)?;
+        let ours = nonce()?;
+        let nonces = [theirs, ours];
+        let proof = finish(secret.tag("controller", &nonces));
+        stream.write_all(&[ours, proof].concat())?;
+        let mut answer = [0; TAG_BYTES];
+        let other = |_| not_ours("it knows another secret");
+        stream.read_exact(&mut answer).map_err(other)?;
+        secret.tag("agent", &nonces).verify_slice(&answer).map_err(|error| other_mac(&error))?;
+        let key = finish(secret.tag("frames", &nonces));
+        Ok(Self { stream, key, is_agent: false, sent: 0, received: 0 })
+    }
+
+    /// The same connection, for a second thread that only shuts it down.
+    ///
+    /// # Errors
+    /// The system has no room.
+    pub fn handle(&self) -> io::Result<TcpStream> {
+        self.stream.try_clone()
+    }
+
+    fn tag(&self, from_agent: bool, number: u64, body: &[u8]) -> Hmac<Sha256> {
+        mac(&self.key, [&[u8::from(from_agent)], &number.to_be_bytes(), body])
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The connection is broken, or the message too long.
+    pub fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let body = serde_json::to_vec(message)?;
+        if body.len() > FRAME_BYTES_MAX {
+            return Err(not_ours("a message that is too long"));
+        }
+        let tag = finish(self.tag(self.is_agent, self.sent, &body));
+        self.sent += 1;
+        let length = (body.len() as u32).to_be_bytes();
+        self.stream.write_all(&[&length, tag.as_slice(), &body].concat())
+    }
+
+    /// Receives the next message, which may take so long to begin.
+    ///
+    /// # Errors
+    /// Nothing came in time, the connection is broken, or what came is not of the other end.
+    pub fn receive<T: DeserializeOwned>(&mut self, most: Duration) -> io::Result<T> {
+        self.stream.set_read_timeout(Some(most))?;
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "closed the connection"),
+            ErrorKind::WouldBlock => {
+                io::Error::new(ErrorKind::TimedOut, format!("silent for {most:?}"))
+            }
+            _ => error,
+        })?;
+        let length = u32::from_be_bytes(length) as usize;
+        if length > FRAME_BYTES_MAX {
+            return Err(not_ours("a frame that is too long"));
+        }
+        let mut tag = [0; TAG_BYTES];
+        self.stream.read_exact(&mut tag)?;
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        let expected = self.tag(!self.is_agent, self.received, &body);
+        expected.verify_slice(&tag).map_err(|error| other_mac(&error))?;
+        self.received += 1;
+        serde_json::from_slice(&body).map_err(|error| not_ours(&format!("a message: {error}")))
+    }
+
+    /// Whether the other end has closed the connection, or sent something.
+    pub fn has_event(&self) -> bool {
+        let mut byte = [0];
+        if self.stream.set_nonblocking(true).is_err() {
+            return true;
+        }
+        let peeked = self.stream.peek(&mut byte);
+        let is_back = self.stream.set_nonblocking(false).is_ok();
+        let is_quiet = peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        !(is_quiet && is_back)
+    }
+}
+
+fn other_mac(_: &hmac::digest::MacError) -> io::Error {
+    not_ours("a message that was not sent by it: the secrets differ, or somebody interferes")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    const MOST: Duration = Duration::from_secs(10);
+
+    fn pair(one: &[u8], two: &[u8]) -> (io::Result<Channel>, io::Result<Channel>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let secret = Secret::new(one);
+        let agent = thread::spawn(move || Channel::accept(listener.accept().unwrap().0, &secret));
+        let stream = TcpStream::connect(address).unwrap();
+        let controller = Channel::open(stream, &Secret::new(two));
+        (agent.join().unwrap(), controller)
+    }
+
+    #[test]
+    fn messages_go_both_ways() {
+        let (agent, controller) = pair(b"0123456789abcdef", b"0123456789abcdef");
+        let (mut agent, mut controller) = (agent.unwrap(), controller.unwrap());
+        controller.send(&"one").unwrap();
+        controller.send(&vec![2]).unwrap();
+        agent.send(&"three").unwrap();
+        assert_eq!(agent.receive::<String>(MOST).unwrap(), "one");
+        assert_eq!(agent.receive::<Vec<u8>>(MOST).unwrap(), [2]);
+        assert_eq!(controller.receive::<String>(MOST).unwrap(), "three");
+        assert!(!agent.has_event());
+        let silent = agent.receive::<String>(Duration::from_millis(20)).unwrap_err();
+        assert!(silent.to_string().contains("silent for"), "{silent}");
+        drop(controller);
+        let closed = agent.receive::<String>(MOST).unwrap_err();
+        assert!(closed.to_string().contains("closed"), "{closed}");
+        assert!(agent.has_event());
+    }
+
+    #[test]
+    fn another_secret_is_refused_by_both() {
+        let (agent, controller) = pair(b"0123456789abcdef", b"0123456789abcdeX");
+        for end in [agent, controller] {
+            let why = end.err().unwrap().to_string();
+            assert!(why.contains("another secret"), "{why}");
+        }
+    }
+
+    #[test]
+    fn changed_and_repeated_frames_are_refused() {
+        for is_changed in [true, false] {
+            let (agent, controller) = pair(b"0123456789abcdef", b"0123456789abcdef");
+            let (mut agent, mut controller) = (agent.unwrap(), controller.unwrap());
+            let body = b"\"x\"";
+            let mut frame = vec![0, 0, 0, 3];
+            frame.extend_from_slice(&finish(controller.tag(false, 0, body)));
+            frame.extend_from_slice(if is_changed { b"\"y\"" } else { body });
+            controller.stream.write_all(&frame).unwrap();
+            controller.stream.write_all(&frame).unwrap();
+            let first = agent.receive::<String>(MOST);
+            assert_eq!(first.is_ok(), !is_changed);
+            assert!(agent.receive::<String>(MOST).is_err(), "the second has the first's number");
+        }
+    }
+
+    #[test]
+    fn frames_that_are_too_long_are_refused() {
+        let (agent, controller) = pair(b"0123456789abcdef", b"0123456789abcdef");
+        let (mut agent, mut controller) = (agent.unwrap(), controller.unwrap());
+        controller.stream.write_all(&[0xff; 40]).unwrap();
+        assert!(agent.receive::<String>(MOST).unwrap_err().to_string().contains("too long"));
+    }
+}

@@ -1,0 +1,160 @@
+//! How requests are spoken: bytes out, replies in. A codec knows no socket.
+//!
+//! A new protocol is one codec here and a name in `scenario::target`. Replies come in the order of
+//! requests, so a codec needs no ids.
+
+pub mod exec;
+pub mod http;
+pub mod memory;
+pub mod native;
+pub mod null_server;
+pub mod resp;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::scenario::{Action, Driver};
+
+/// The longest reply that is read.
+pub const REPLY_BYTES_MAX: usize = 512 << 20;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What is done.
+    pub action: &'a Action,
+    /// With which key.
+    pub key: &'a [u8],
+    /// With which value; empty if the action needs none.
+    pub value: &'a [u8],
+}
+
+/// What was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// A value.
+    Value(Bytes),
+    /// The key has no value.
+    Absent,
+    /// It was done.
+    Done,
+    /// It was refused; the text says why.
+    Refused(Bytes),
+}
+
+/// Speaks a protocol on one connection.
+pub trait Codec: Send {
+    /// What a new connection begins with, and how many replies it gets. All must be good.
+    fn greet(&mut self, out: &mut BytesMut) -> usize {
+        let _nothing = out;
+        0
+    }
+
+    /// Appends a request.
+    fn encode(&mut self, request: &Request<'_>, out: &mut BytesMut);
+
+    /// Takes the next reply out of `input`; `None` if it is not complete.
+    ///
+    /// # Errors
+    /// What came is not of this protocol: the connection is of no use any more.
+    fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Reply>, String>;
+}
+
+/// The codec of a driver, if it speaks over a connection.
+pub fn codec(driver: &Driver, host: &str) -> Option<Box<dyn Codec>> {
+    match driver {
+        Driver::Resp { greeting } => Some(Box::new(resp::Resp::new(greeting.clone()))),
+        Driver::Null => Some(Box::new(resp::Resp::new(Vec::new()))),
+        Driver::Http { keyspace } => Some(Box::new(http::Http::new(host, keyspace))),
+        Driver::Native => Some(Box::new(native::Native)),
+        Driver::Exec { .. } => Some(Box::new(exec::Exec)),
+        Driver::Memory => None,
+    }
+}
+
+/// Which actions a driver cannot do, and why.
+pub fn refusal(driver: &Driver, action: &Action) -> Option<&'static str> {
+    match (driver, action) {
+        (Driver::Http { .. } | Driver::Native | Driver::Memory, Action::Command(_)) => {
+            Some("has no commands but get, put, insert and delete")
+        }
+        _ => None,
+    }
+}
+
+/// A word of a command with its placeholders filled.
+pub fn fill_word(word: &str, request: &Request<'_>, out: &mut Vec<u8>) {
+    let mut rest = word;
+    while let Some(at) = rest.find('{') {
+        out.extend_from_slice(&rest.as_bytes()[..at]);
+        rest = &rest[at..];
+        if let Some(after) = rest.strip_prefix("{key}") {
+            out.extend_from_slice(request.key);
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix("{value}") {
+            out.extend_from_slice(request.value);
+            rest = after;
+        } else {
+            out.push(b'{');
+            rest = &rest[1..];
+        }
+    }
+    out.extend_from_slice(rest.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::random::Random;
+
+    /// Replies of all protocols, whole and damaged, in pieces.
+    #[test]
+    fn no_bytes_make_a_codec_panic() {
+        let drivers = [
+            Driver::Resp { greeting: Vec::new() },
+            Driver::Http { keyspace: "0".to_owned() },
+            Driver::Native,
+            Driver::Exec { program: Vec::new() },
+        ];
+        let good: [&[u8]; 4] = [
+            b"$3\r\nabc\r\n+OK\r\n*2\r\n:1\r\n$-1\r\n-ERR x\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 204 No\r\n\r\n",
+            b"GOK\0\0\0\x01\0\0\0\x02kvwPOK\0\0\0\x01\0\0\0\0k",
+            b"{\"value\":\"v\"}\n{\"ok\":true}\n{\"error\":1}\n",
+        ];
+        let mut random = Random::new(1);
+        for round in 0..20_000 {
+            for (driver, good) in drivers.iter().zip(good) {
+                let mut codec = codec(driver, "h:1").expect("it speaks over a connection");
+                let mut bytes = good.to_vec();
+                for _ in 0..round % 4 {
+                    let at = random.below(bytes.len() as u64) as usize;
+                    bytes[at] = random.bits() as u8;
+                }
+                let cut = random.below(bytes.len() as u64 + 1) as usize;
+                let mut input = BytesMut::new();
+                let mut count = 0;
+                for piece in [&bytes[..cut], &bytes[cut..]] {
+                    input.extend_from_slice(piece);
+                    while let Ok(Some(_)) = codec.decode(&mut input) {
+                        count += 1;
+                    }
+                }
+                assert!(count <= bytes.len(), "each reply takes bytes");
+                assert!(round % 4 != 0 || count >= 2, "good ones are read");
+            }
+        }
+    }
+
+    #[test]
+    fn words_have_their_placeholders_filled() {
+        let request = Request { action: &Action::Get, key: b"k1", value: b"v" };
+        let filled = |word: &str| {
+            let mut out = Vec::new();
+            fill_word(word, &request, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(filled("a:{key}:{value}{key}"), "a:k1:vk1");
+        assert_eq!(filled("{tag}{"), "{tag}{");
+        assert_eq!(filled("GET"), "GET");
+    }
+}

@@ -1,0 +1,249 @@
+//! Results as one page of HTML: tables, charts, and the raw figures behind them. Pure.
+//!
+//! The page holds everything: styles, charts as SVG, and a script that chooses which runs are shown
+//! and says a chart's figures under the pointer. It asks the network for nothing, so it can be
+//! mailed and opened years later. Without the script everything is shown.
+
+mod charts;
+
+use std::fmt::Write as _;
+
+use crate::measure::record::from_pairs;
+use crate::measure::result::{Figure, PhaseResult, Results, RunFile, shown, shown_time};
+use crate::scenario::Metric;
+use crate::scenario::plan::label;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// Text as HTML holds it.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
+/// The page.
+pub fn page(results: &Results) -> String {
+    let title = escaped(&results.origin.scenario);
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
+    );
+    // Writing to a string does not fail.
+    let _infallible = body(results, &mut out);
+    out.push_str(&format!("<script>\n{SCRIPT}</script>\n</body>\n</html>\n"));
+    out
+}
+
+fn body(results: &Results, out: &mut String) -> std::fmt::Result {
+    writeln!(out, "<p>{}</p>", escaped(&results.about))?;
+    if !results.is_complete() {
+        let (found, planned) = (results.runs.len(), results.planned);
+        writeln!(out, "<p class=\"bad\">Not complete: {found} of {planned} runs.</p>")?;
+    }
+    verdicts(results, out)?;
+    summary(results, out)?;
+    for chart in charts::of_parameters(results) {
+        writeln!(out, "<figure>{chart}</figure>")?;
+    }
+    writeln!(out, "<h2>Runs</h2>\n<p><label>Show <select id=\"runs\"></select></label></p>")?;
+    for run in &results.runs {
+        section(run, out)?;
+    }
+    origin(results, out)
+}
+
+fn verdicts(results: &Results, out: &mut String) -> std::fmt::Result {
+    let all = results.runs.iter().flat_map(|run| run.verdicts.iter().map(move |v| (run, v)));
+    let all: Vec<_> = all.collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let missed: Vec<_> = all.iter().filter(|(_, verdict)| !verdict.is_met).collect();
+    if missed.is_empty() {
+        return writeln!(out, "<p class=\"good\">Passed: all {} criteria.</p>", all.len());
+    }
+    writeln!(out, "<p class=\"bad\">Failed: {} of {} criteria.</p><ul>", missed.len(), all.len())?;
+    for (run, verdict) in missed {
+        writeln!(out, "<li>{}: {}</li>", escaped(&title(run)), escaped(&verdict.text))?;
+    }
+    writeln!(out, "</ul>")
+}
+
+const COLUMNS: [Metric; 6] =
+    [Metric::Throughput, Metric::P50, Metric::P99, Metric::P999, Metric::Max, Metric::Failures];
+
+/// A table of medians, with their intervals where there are repetitions.
+fn summary(results: &Results, out: &mut String) -> std::fmt::Result {
+    writeln!(out, "<h2>Medians</h2>\n<table>\n<tr><th>cell</th><th>phase</th><th>operation</th>")?;
+    for metric in COLUMNS {
+        writeln!(out, "<th class=\"n\">{}</th>", metric.name())?;
+    }
+    writeln!(out, "</tr>")?;
+    let rows = results.figures.chunk_by(|one, two| {
+        one.parameters == two.parameters && one.phase == two.phase && one.entry == two.entry
+    });
+    for row in rows {
+        let first = &row[0];
+        let (cell, phase) = (escaped(&label(&first.parameters)), escaped(&first.phase));
+        let entry = escaped(first.entry.as_deref().unwrap_or("all"));
+        write!(out, "<tr><td>{cell}</td><td>{phase}</td><td>{entry}</td>")?;
+        for metric in COLUMNS {
+            let found = row.iter().find(|figure| figure.metric == metric.name());
+            let cell = found.map_or_else(String::new, |figure| median(metric, figure));
+            write!(out, "<td class=\"n\">{cell}</td>")?;
+        }
+        writeln!(out, "</tr>")?;
+    }
+    writeln!(out, "</table>")?;
+    let repetitions = results.figures.iter().map(|figure| figure.median.count).max();
+    let cover = results.figures.iter().map(|figure| figure.median.cover).fold(0.0, f64::max);
+    match repetitions {
+        Some(count) if count > 1 => writeln!(
+            out,
+            "<p class=\"small\">Of {count} runs each. Below a median: the interval that holds the \
+             true one with a probability of {:.1} %.</p>",
+            cover * 100.0
+        ),
+        _ => writeln!(out, "<p class=\"small\">Of one run each: no intervals.</p>"),
+    }
+}
+
+fn median(metric: Metric, figure: &Figure) -> String {
+    let median = &figure.median;
+    let value = shown(metric, median.value);
+    match median.count > 1 && median.low < median.high {
+        true => {
+            let (low, high) = (shown(metric, median.low), shown(metric, median.high));
+            format!("{value}<br><small>{low} … {high}</small>")
+        }
+        false => value,
+    }
+}
+
+fn title(run: &RunFile) -> String {
+    let cell = label(&run.parameters);
+    let repetition = format!("run {}", run.repetition + 1);
+    if cell.is_empty() { repetition } else { format!("{cell}, {repetition}") }
+}
+
+fn section(run: &RunFile, out: &mut String) -> std::fmt::Result {
+    let title = escaped(&title(run));
+    writeln!(out, "<section class=\"run\" data-title=\"{title}\">\n<h3>{title}</h3>")?;
+    for phase in run.phases.iter().filter(|phase| phase.is_measured) {
+        writeln!(out, "<h4>{}</h4>", escaped(&phase.name))?;
+        table(phase, out)?;
+        writeln!(out, "<figure>{}</figure>", charts::series(phase))?;
+        writeln!(out, "<figure>{}</figure>", charts::percentiles(phase))?;
+    }
+    writeln!(out, "</section>")
+}
+
+fn table(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
+    writeln!(out, "<table>\n<tr><th>operation</th>")?;
+    for metric in COLUMNS {
+        writeln!(out, "<th class=\"n\">{}</th>", metric.name())?;
+    }
+    writeln!(out, "<th>failures by kind</th></tr>")?;
+    for data in &phase.data.entries {
+        write!(out, "<tr><td>{}</td>", escaped(&data.name))?;
+        for metric in COLUMNS {
+            let value = shown(metric, phase.metric(metric, Some(&data.name)));
+            write!(out, "<td class=\"n\">{value}</td>")?;
+        }
+        let kinds = data.failures.iter().map(|(kind, count)| format!("{count} × {kind}"));
+        let kinds = escaped(&kinds.collect::<Vec<_>>().join(", "));
+        writeln!(out, "<td>{kinds}</td></tr>")?;
+    }
+    writeln!(out, "</table>\n<p class=\"small\">{}</p>", escaped(&notes(phase)))
+}
+
+/// How the load was made, and what that cost.
+pub fn notes(phase: &PhaseResult) -> String {
+    let mut notes = match phase.rate {
+        Some((from, to)) if from != to => format!("open loop, {from:.0}/s to {to:.0}/s"),
+        Some((rate, _)) => format!("open loop, {rate:.0}/s"),
+        None => "closed loop".to_owned(),
+    };
+    let (clients, pipeline) = (phase.clients, phase.pipeline);
+    write!(notes, "; {clients} clients, pipeline {pipeline}").expect("a string takes all");
+    let cpu = 100.0 * phase.data.instrument_cpu / phase.seconds;
+    write!(notes, "; instrument {cpu:.0} % of a core").expect("a string takes all");
+    let answered = phase.latencies(None).len();
+    if answered > 0 {
+        let each = shown_time(1e9 * phase.data.instrument_cpu / answered as f64);
+        write!(notes, ", {each} a request").expect("a string takes all");
+    }
+    let lag = from_pairs(&phase.data.lag);
+    if !lag.is_empty() {
+        let p99 = shown_time(lag.value_at_quantile(0.99) as f64);
+        write!(notes, ", sends late by {p99} (p99)").expect("a string takes all");
+    }
+    for used in &phase.processes {
+        let (name, mib) = (&used.name, used.rss_bytes >> 20);
+        let cpu = 100.0 * used.cpu / phase.seconds;
+        write!(notes, "; {name}: {cpu:.0} % of a core, {mib} MiB").expect("a string takes all");
+    }
+    if phase.data.reconnects > 0 {
+        write!(notes, "; {} reconnects", phase.data.reconnects).expect("a string takes all");
+    }
+    notes
+}
+
+fn origin(results: &Results, out: &mut String) -> std::fmt::Result {
+    let origin = &results.origin;
+    writeln!(out, "<h2>Where this comes from</h2>\n<table>")?;
+    let rows = [
+        ("machine", origin.machine.line()),
+        ("version", origin.version.clone()),
+        ("command", origin.command.clone()),
+        ("agents", origin.agents.join(", ")),
+        ("target", origin.target.clone()),
+        ("scenario's checksum", origin.checksum.clone()),
+    ];
+    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        writeln!(out, "<tr><th>{name}</th><td>{}</td></tr>", escaped(value))?;
+    }
+    writeln!(out, "</table>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::compare::tests::results;
+
+    #[test]
+    fn a_page_holds_everything_and_asks_for_nothing() {
+        let mut results = results(1, 3, 1.0, 0.1);
+        results.about = "less < more & \"more\"".to_owned();
+        let page = page(&results);
+        assert!(page.contains("less &lt; more &amp; &quot;more&quot;"));
+        assert_eq!(page.matches("<section").count(), 3);
+        assert!(page.matches("<svg").count() >= 6, "a series and percentiles of each run");
+        // Names of XML are no requests.
+        let rest = page.replace("http://www.w3.org/2000/svg", "");
+        for word in ["http:", "https:", "//cdn", " src=", "href=", "@import", "url("] {
+            assert!(!rest.contains(word), "{word}");
+        }
+        assert!(!page.contains("NaN"), "{page}");
+    }
+
+    #[test]
+    fn a_result_that_lacks_runs_says_so() {
+        let mut results = results(1, 2, 1.0, 0.1);
+        assert!(!page(&results).contains("Not complete"));
+        results.planned = 5;
+        assert!(page(&results).contains("Not complete: 2 of 5 runs."));
+    }
+}

@@ -1,0 +1,232 @@
+//! One phase on this host: threads that begin at one moment.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::RunError;
+use super::worker::{Job, Worker};
+use crate::driver::memory::MemoryStore;
+use crate::measure::record::{PhaseData, Second};
+use crate::scenario::{Action, Entry, Phase, Scenario};
+
+/// Between the moment when all are ready and the start.
+const LEAD: Duration = Duration::from_millis(20);
+/// How often the thread that waits for workers looks whether it should go on.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A step of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Gives each key a value.
+    Setup,
+    /// A phase, by its number.
+    Phase(usize),
+    /// Deletes the keys.
+    Teardown,
+}
+
+impl Step {
+    /// What is done: a phase, and whether it is over when each key was named once.
+    pub fn phase(self, scenario: &Scenario) -> (Phase, bool) {
+        let walk = |name: &str, action: Action| {
+            let setup = &scenario.setup;
+            let entry = Entry { name: name.to_owned(), weight: 1, action };
+            Phase {
+                name: name.to_owned(),
+                length: Duration::ZERO,
+                is_measured: false,
+                clients: setup.clients.min(scenario.keys.count),
+                pipeline: setup.pipeline,
+                rate: None,
+                mix: vec![entry],
+                requires_values: false,
+            }
+        };
+        match self {
+            Step::Setup => (walk("setup", Action::Put), true),
+            Step::Phase(number) => (scenario.phases[number].clone(), false),
+            Step::Teardown => (walk("teardown", Action::Delete), true),
+        }
+    }
+}
+
+/// Which part of a load a host makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Which agent this is, from 0.
+    pub agent: u64,
+    /// How many there are.
+    pub agents: u64,
+}
+
+/// Who watches a part of a phase.
+pub trait Watch {
+    /// All connections are open. Returns when the phase begins.
+    ///
+    /// # Errors
+    /// It is not to begin.
+    fn ready(&mut self) -> Result<Instant, RunError>;
+
+    /// A worker's second is past.
+    ///
+    /// # Errors
+    /// The phase is to end.
+    fn second(&mut self, second: Second) -> Result<(), RunError>;
+
+    /// Called every 100 ms.
+    ///
+    /// # Errors
+    /// The phase is to end.
+    fn look(&mut self) -> Result<(), RunError> {
+        Ok(())
+    }
+}
+
+/// A local run starts as soon as it is ready.
+pub struct Alone<'a> {
+    /// What gets each second.
+    pub second: &'a mut dyn FnMut(Second),
+}
+
+impl Watch for Alone<'_> {
+    fn ready(&mut self) -> Result<Instant, RunError> {
+        Ok(Instant::now() + LEAD)
+    }
+
+    fn second(&mut self, second: Second) -> Result<(), RunError> {
+        (self.second)(second);
+        Ok(())
+    }
+}
+
+/// Looks up addresses.
+///
+/// # Errors
+/// One of them means nothing.
+pub fn resolve(addresses: &[String]) -> Result<Vec<SocketAddr>, RunError> {
+    let one = |address: &String| {
+        let found = address.to_socket_addrs().map_err(|error| error.to_string());
+        let found = found.and_then(|mut all| all.next().ok_or("no such host".to_owned()));
+        found.map_err(|why| RunError::Unreachable { target: address.clone(), why })
+    };
+    addresses.iter().map(one).collect()
+}
+
+enum Message {
+    Ready,
+    Second(Second),
+    Ended(Result<PhaseData, RunError>),
+}
+
+/// Runs this host's part of a step, and returns what it measured.
+///
+/// # Errors
+/// A worker failed, or `watch` ended it: no thread of it runs any more.
+pub fn run_part(
+    scenario: &Scenario,
+    step: Step,
+    addresses: &[SocketAddr],
+    part: Part,
+    memory: &MemoryStore,
+    watch: &mut dyn Watch,
+) -> Result<PhaseData, RunError> {
+    let (phase, is_walk) = step.phase(scenario);
+    let workers = (scenario.threads as u64 * part.agents).min(phase.clients);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (to_us, messages) = channel();
+        let mut starts: Vec<Sender<Instant>> = Vec::new();
+        let mine = (0..scenario.threads as u64).map(|thread| thread * part.agents + part.agent);
+        for worker in mine.filter(|worker| *worker < workers) {
+            let (start, started) = channel();
+            starts.push(start);
+            let (to_us, stop, phase) = (to_us.clone(), &stop, &phase);
+            let job = Job { scenario, phase, is_walk, addresses, worker, workers, memory, stop };
+            scope.spawn(move || {
+                let ended = work(job, &to_us, &started);
+                // The thread that listened has failed, and waits for this one alone.
+                let _unheard = to_us.send(Message::Ended(ended));
+            });
+        }
+        drop(to_us);
+        let gathered = gather(&messages, &starts, watch);
+        stop.store(true, Ordering::Relaxed);
+        gathered
+    })
+}
+
+fn work(
+    job: Job<'_>,
+    to_us: &Sender<Message>,
+    started: &Receiver<Instant>,
+) -> Result<PhaseData, RunError> {
+    let worker = Worker::new(job)?;
+    to_us.send(Message::Ready).map_err(|_| RunError::Stopped)?;
+    let start = started.recv().map_err(|_| RunError::Stopped)?;
+    worker.run(start, &mut |second| {
+        // Nobody listens any more: the worker sees the stop flag in a moment.
+        let _unheard = to_us.send(Message::Second(second));
+    })
+}
+
+fn gather(
+    messages: &Receiver<Message>,
+    starts: &[Sender<Instant>],
+    watch: &mut dyn Watch,
+) -> Result<PhaseData, RunError> {
+    let (mut ready, mut ended) = (0, 0);
+    let mut data = PhaseData::default();
+    // A part without workers begins and ends with the others.
+    if starts.is_empty() {
+        watch.ready()?;
+    }
+    while ended < starts.len() {
+        match messages.recv_timeout(LOOK) {
+            Ok(Message::Ready) => {
+                ready += 1;
+                if ready == starts.len() {
+                    let start = watch.ready()?;
+                    for each in starts {
+                        each.send(start).map_err(|_| RunError::Stopped)?;
+                    }
+                }
+            }
+            Ok(Message::Second(second)) => watch.second(second)?,
+            Ok(Message::Ended(part)) => {
+                data.merge(part?);
+                ended += 1;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(RunError::Stopped),
+        }
+        watch.look()?;
+    }
+    Ok(data)
+}
+
+/// Seconds of all parts, put together.
+#[derive(Debug, Default)]
+pub struct Seconds(BTreeMap<u64, Second>);
+
+impl Seconds {
+    /// Adds what a part did in a second.
+    pub fn add(&mut self, second: Second) {
+        self.0.entry(second.second).or_default().merge(second);
+    }
+
+    /// All, in order.
+    pub fn all(&self) -> impl Iterator<Item = &Second> {
+        self.0.values()
+    }
+
+    /// The last one that is whole, most likely: the one before the last.
+    pub fn last_whole(&self) -> Option<&Second> {
+        self.0.values().rev().nth(1)
+    }
+}

@@ -1,0 +1,179 @@
+//! A worker's requests: when they are sent, what they are, and whether their replies are good.
+
+use std::cmp::Reverse;
+
+use super::{Job, KEY_DIGITS, Pending, Worker};
+use crate::driver::{Reply, Request};
+use crate::load::schedule::Schedule;
+use crate::load::values::{is_value_of, write_value};
+use crate::run::link::Link;
+use crate::scenario::{Action, Driver};
+
+impl Worker<'_> {
+    /// Sends what may be sent now.
+    pub(super) fn issue(&mut self, now: u64) {
+        if self.schedule.is_some() {
+            self.issue_due(now);
+            return;
+        }
+        for _ in 0..self.queue.len() {
+            let Some(index) = self.queue.pop_front() else { return };
+            self.clients[index].is_queued = false;
+            while self.is_free(index) && !self.is_walked {
+                let entry = self.mix.draw(&mut self.random);
+                if let Action::Sleep(time) = &self.job.phase.mix[entry].action {
+                    self.clients[index].is_asleep = true;
+                    self.sleepers.push(Reverse((now + time.as_nanos() as u64, index)));
+                    break;
+                }
+                let now = if self.is_memory() { self.now() } else { now };
+                self.send(index, entry, now, now);
+                if self.is_memory() {
+                    self.enqueue(index);
+                    break;
+                }
+            }
+            self.unsent.push(index);
+        }
+    }
+
+    /// Sends what is due, as far as there are free clients.
+    fn issue_due(&mut self, now: u64) {
+        while let Some(due) = self.schedule.as_ref().and_then(Schedule::next)
+            && due <= now
+        {
+            let Some(index) = self.queue.pop_front() else {
+                self.starved_at = now;
+                return;
+            };
+            self.clients[index].is_queued = false;
+            if !self.is_free(index) {
+                continue;
+            }
+            let entry = self.mix.draw(&mut self.random);
+            self.send(index, entry, due, now);
+            if due >= self.starved_at {
+                self.recorder.lagged(now - due);
+            }
+            self.unsent.push(index);
+            if self.is_free(index) {
+                self.enqueue(index);
+            }
+            if let Some(schedule) = &mut self.schedule {
+                schedule.advance(&mut self.random);
+            }
+        }
+    }
+
+    fn is_free(&self, index: usize) -> bool {
+        let client = &self.clients[index];
+        let is_ready = client.link.as_ref().is_some_and(Link::is_ready) || self.is_memory();
+        is_ready && (client.pending.len() as u64) < self.job.phase.pipeline
+    }
+
+    fn send(&mut self, index: usize, entry: usize, since: u64, now: u64) {
+        let action = &self.job.phase.mix[entry].action;
+        let key = match action {
+            _ if self.job.is_walk => match self.keys.walk() {
+                Some(key) => key,
+                None => {
+                    self.is_walked = true;
+                    return;
+                }
+            },
+            Action::Insert => self.keys.insert(),
+            _ => self.keys.pick(&mut self.random),
+        };
+        write_key(&self.job.scenario.keys.prefix, key, &mut self.key);
+        self.value.clear();
+        let writes = matches!(action, Action::Put | Action::Insert | Action::Command(_));
+        if writes {
+            let len = self.job.scenario.sizes.draw(&mut self.random);
+            write_value(key, self.random.bits(), len, &mut self.value);
+        }
+        let request = Request { action, key: &self.key, value: &self.value };
+        let pending = Pending { entry, key, since, sent: now };
+        if let Some(link) = &mut self.clients[index].link {
+            link.send(&request);
+            self.under_way += 1;
+            self.clients[index].pending.push_back(pending);
+        } else {
+            let reply = self.job.memory.ask(&request);
+            let now = self.now();
+            self.judge(&pending, &reply, now);
+        }
+    }
+
+    /// Records a reply, good or bad.
+    pub(super) fn judge(&mut self, pending: &Pending, reply: &Reply, now: u64) {
+        let Job { scenario, phase, .. } = self.job;
+        let is_null = matches!(scenario.target.driver, Driver::Null);
+        let judged = match (&phase.mix[pending.entry].action, reply) {
+            (_, Reply::Refused(why)) => Err(refused(why)),
+            (Action::Get, Reply::Absent) if phase.requires_values && !is_null => {
+                Err("missing value".to_owned())
+            }
+            (Action::Get, Reply::Absent) => Ok(true),
+            (Action::Get, Reply::Value(value)) => {
+                let is_good =
+                    !scenario.verifies || is_value_of(pending.key, &scenario.sizes, value);
+                if is_good { Ok(false) } else { Err("wrong value".to_owned()) }
+            }
+            (Action::Get, Reply::Done) => Err("no value and no word that there is none".to_owned()),
+            _ => Ok(false),
+        };
+        match judged {
+            Ok(absent) => self.recorder.answered(pending.entry, pending.since, now, absent),
+            Err(kind) => self.recorder.failed(pending.entry, &kind, 1),
+        }
+    }
+}
+
+/// The kind of a refusal: its first words, without what differs each time.
+fn refused(why: &[u8]) -> String {
+    let why = String::from_utf8_lossy(&why[..why.len().min(200)]).into_owned();
+    let plain = |word: &&str| !word.contains(|c: char| c.is_ascii_digit() || c == '\'');
+    let words: Vec<&str> = why.split_whitespace().collect();
+    let head = words.iter().take(1).copied();
+    let rest = words.iter().skip(1).copied().take_while(plain).take(5);
+    format!("refused: {}", head.chain(rest).collect::<Vec<_>>().join(" "))
+}
+
+/// The bytes of a key: its prefix and its number, all of one length.
+pub fn write_key(prefix: &str, key: u64, out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(prefix.as_bytes());
+    let from = out.len();
+    let digits = (key.checked_ilog10().unwrap_or(0) as usize + 1).max(KEY_DIGITS);
+    out.resize(from + digits, b'0');
+    let mut rest = key;
+    for digit in out[from..].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_of_one_length() {
+        let mut out = Vec::new();
+        let mut text = |key| {
+            write_key("k:", key, &mut out);
+            String::from_utf8(out.clone()).unwrap()
+        };
+        assert_eq!(text(0), "k:000000000000");
+        assert_eq!(text(1_234), "k:000000001234");
+        assert_eq!(text(9_999_999_999_999), "k:9999999999999");
+    }
+
+    #[test]
+    fn refusals_are_few_kinds() {
+        assert_eq!(refused(b"OOM command not allowed"), "refused: OOM command not allowed");
+        assert_eq!(refused(b"MOVED 3999 127.0.0.1:1"), "refused: MOVED");
+        assert_eq!(refused(b"ERR unknown command 'X', with"), "refused: ERR unknown command");
+        assert_eq!(refused(b"503 busy"), "refused: 503 busy");
+    }
+}

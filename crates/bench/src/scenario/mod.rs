@@ -1,0 +1,258 @@
+//! A scenario: what to measure, as a file of TOML says it. Pure: text in, values or an error out.
+//!
+//! ```toml
+//! about = "Reads and writes, half and half"
+//! repetitions = 3                      # each cell; medians count
+//!
+//! [target]
+//! driver = "resp"                      # resp, http, native, memory, exec
+//! addresses = ["127.0.0.1:6379"]       # or: command = ["redis-server", "--port", "{port}"]
+//!
+//! [keys]
+//! count = 100_000
+//! distribution = "zipf"                # uniform, zipf, latest, sequential, hot
+//!
+//! [load]                               # what all phases have, unless they say otherwise
+//! clients = 50
+//! mix = { get = 50, put = 50 }
+//!
+//! [[phase]]
+//! name = "warm-up"
+//! seconds = 5
+//! measured = false
+//!
+//! [[phase]]
+//! name = "closed"
+//! seconds = 20
+//!
+//! [[phase]]
+//! name = "open"
+//! seconds = 20
+//! rate = 10_000                        # open loop: so many requests a second, come what may
+//!
+//! [matrix]                             # all combinations, one after the other
+//! "load.clients" = [1, 10, 100]
+//!
+//! [[pass]]
+//! metric = "p99"
+//! at_most = "5ms"
+//! ```
+//!
+//! docs/bench.md lists all keys. [`reader`] reads them with their positions, [`parse`] says which
+//! there are, [`plan`] makes the cells of a matrix, [`shipped`] holds those in the program.
+
+pub mod error;
+pub mod parse;
+pub mod plan;
+pub mod reader;
+pub mod shipped;
+mod target;
+
+use std::time::Duration;
+
+pub use error::ScenarioError;
+pub use plan::{Cell, Plan};
+
+use crate::load::keys::KeyChoice;
+use crate::load::schedule::Rate;
+use crate::load::values::Sizes;
+
+/// One cell of a scenario: everything that is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Where requests go.
+    pub target: Target,
+    /// The keys.
+    pub keys: Keys,
+    /// How long values are.
+    pub sizes: Sizes,
+    /// Whether values that are read are checked.
+    pub verifies: bool,
+    /// What is written before the first phase.
+    pub setup: Setup,
+    /// Whether the keys are deleted after the last phase.
+    pub deletes_keys: bool,
+    /// The phases, in order.
+    pub phases: Vec<Phase>,
+    /// What must hold.
+    pub criteria: Vec<Criterion>,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// Threads that make the load, on each agent.
+    pub threads: usize,
+}
+
+/// Where requests go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// How they are spoken.
+    pub driver: Driver,
+    /// Where they are sent; of started commands, with placeholders.
+    pub addresses: Vec<String>,
+    /// What is started first, one process each, with placeholders.
+    pub commands: Vec<Vec<String>>,
+    /// How long the addresses of commands may take to accept connections.
+    pub ready_timeout: Duration,
+    /// After this time without an answer a request has failed.
+    pub request_timeout: Duration,
+}
+
+/// How requests are spoken.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Driver {
+    /// The Redis protocol.
+    Resp {
+        /// Commands that each new connection begins with.
+        greeting: Vec<Vec<String>>,
+    },
+    /// Carillon's HTTP.
+    Http {
+        /// The keyspace.
+        keyspace: String,
+    },
+    /// Carillon's native frames.
+    Native,
+    /// A map in the instrument itself: what the instrument costs.
+    Memory,
+    /// A program that speaks lines of JSON.
+    Exec {
+        /// The program and its arguments; `{address}` stands for a target's.
+        program: Vec<String>,
+    },
+    /// The Redis protocol, with a server in the instrument that answers without looking.
+    Null,
+}
+
+/// The keys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Keys {
+    /// How many there are.
+    pub count: u64,
+    /// What they begin with.
+    pub prefix: String,
+    /// Which of them a request names.
+    pub choice: KeyChoice,
+}
+
+/// What is written before the first phase.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// Whether each key gets a value.
+    pub fills: bool,
+    /// Connections for that.
+    pub clients: u64,
+    /// Requests under way on each.
+    pub pipeline: u64,
+}
+
+/// A stretch of load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// What it is called.
+    pub name: String,
+    /// How long it takes.
+    pub length: Duration,
+    /// Whether it counts; else it warms up.
+    pub is_measured: bool,
+    /// Connections.
+    pub clients: u64,
+    /// Requests under way on each, at most.
+    pub pipeline: u64,
+    /// Requests a second of an open loop; without it the loop is closed.
+    pub rate: Option<Rate>,
+    /// What is asked.
+    pub mix: Vec<Entry>,
+    /// Whether a key without a value is a failure when it is read.
+    pub requires_values: bool,
+}
+
+/// An entry of a mix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// What results call it.
+    pub name: String,
+    /// How often it is drawn, compared with the others.
+    pub weight: u64,
+    /// What is done.
+    pub action: Action,
+}
+
+/// What a request does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Reads a key.
+    Get,
+    /// Writes a key.
+    Put,
+    /// Writes a key that is new.
+    Insert,
+    /// Deletes a key.
+    Delete,
+    /// Any command of the target: words with `{key}` and `{value}`.
+    Command(Vec<String>),
+    /// Nothing, for so long.
+    Sleep(Duration),
+}
+
+/// What must hold for a run to pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Criterion {
+    /// Of which phase; of each measured one if none is named.
+    pub phase: Option<String>,
+    /// Of which entry of the mix; of all together if none is named.
+    pub entry: Option<String>,
+    /// What is looked at.
+    pub metric: Metric,
+    /// The bound, in the metric's unit: requests per second, nanoseconds, or a count.
+    pub bound: f64,
+    /// Whether the bound is the largest that is allowed, else it is the smallest.
+    pub is_upper: bool,
+}
+
+/// What can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Metric {
+    /// Requests per second that were answered well.
+    Throughput,
+    /// Mean latency.
+    Mean,
+    /// Median latency.
+    P50,
+    /// 90th percentile of latencies.
+    P90,
+    /// 99th percentile.
+    P99,
+    /// 99.9th percentile.
+    P999,
+    /// The longest latency.
+    Max,
+    /// Requests that failed.
+    Failures,
+}
+
+impl Metric {
+    /// All, with their names.
+    pub const ALL: [(&'static str, Metric); 8] = [
+        ("throughput", Metric::Throughput),
+        ("mean", Metric::Mean),
+        ("p50", Metric::P50),
+        ("p90", Metric::P90),
+        ("p99", Metric::P99),
+        ("p99.9", Metric::P999),
+        ("max", Metric::Max),
+        ("failures", Metric::Failures),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, metric)| *metric == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it is a time.
+    pub fn is_time(self) -> bool {
+        !matches!(self, Metric::Throughput | Metric::Failures)
+    }
+}
+
+#[cfg(test)]
+mod tests;

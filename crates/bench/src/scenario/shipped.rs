@@ -1,0 +1,46 @@
+//! Scenarios that come with the program, and an example of a program for the driver `exec`.
+
+use super::error::nearest;
+
+macro_rules! scenarios {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../scenarios/", $name, ".toml")))),*]
+    };
+}
+
+/// Name and text of each, in the order in which they are listed.
+pub const ALL: [(&str, &str); 10] = scenarios![
+    "instrument-memory",
+    "instrument-null",
+    "carillon",
+    "http",
+    "redis",
+    "ramp",
+    "skewed-keys",
+    "ycsb",
+    "thesis-half",
+    "exec",
+];
+
+/// A program for the driver `exec`, in Python.
+pub const DRIVER_PY: &str = include_str!("../../scenarios/driver.py");
+/// What it is called.
+pub const DRIVER_PY_NAME: &str = "driver.py";
+
+/// The text of a scenario of this name, or of the example.
+///
+/// # Errors
+/// There is none; the text names the one that may be meant.
+pub fn text(name: &str) -> Result<&'static str, String> {
+    if name == DRIVER_PY_NAME {
+        return Ok(DRIVER_PY);
+    }
+    let found = ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+    found.ok_or_else(|| {
+        let hint = match nearest(name, ALL.iter().map(|(known, _)| *known)) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => "`carillon bench list` lists them".to_owned(),
+        };
+        format!("no file and no scenario is called `{name}`; {hint}")
+    })
+}

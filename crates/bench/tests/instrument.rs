@@ -1,0 +1,431 @@
+//! The instrument on real targets: a map, a server that answers without looking, redis-server, a
+//! Python program, servers that lie, and agents. Each takes seconds. Rates are judged widely: the
+//! machine may be busy.
+
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bench::agents::{Remote, Secret, agent};
+use bench::measure::result::{PhaseResult, Results};
+use bench::run::{self, Local, Options, Progress, RunError, Session};
+use bench::scenario::{Metric, Plan};
+use harness::disk::SmallDisk;
+use harness::process::Directory;
+
+fn plan(text: &str) -> Plan {
+    Plan::parse("test.toml", text, &[]).unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn options(dir: &Path) -> Options {
+    Options {
+        out: dir.to_owned(),
+        repetitions: None,
+        replaces: false,
+        command: "test".to_owned(),
+        version: "0".to_owned(),
+    }
+}
+
+fn run_in(dir: &Path, text: &str) -> Result<Results, RunError> {
+    run::run(&plan(text), &options(dir), &mut Local::default(), &mut |_| {})
+}
+
+#[track_caller]
+fn run_here(text: &str) -> Results {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let dir = Directory::new(&format!("instrument-{number}")).unwrap();
+    run_in(dir.path(), text).unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn phase<'a>(results: &'a Results, name: &str) -> &'a PhaseResult {
+    let phase = results.runs[0].phases.iter().find(|phase| phase.name == name);
+    phase.unwrap_or_else(|| panic!("no phase {name}"))
+}
+
+fn kinds(phase: &PhaseResult) -> Vec<&String> {
+    phase.data.entries.iter().flat_map(|entry| entry.failures.keys()).collect()
+}
+
+fn redis(rest: &str) -> String {
+    format!(
+        "[target]\ndriver = \"resp\"\ncommand = [\"redis-server\", \"--port\", \"{{port}}\", \
+         \"--bind\", \"127.0.0.1\", \"--dir\", \"{{dir}}\", \"--save\", \"\"]\n{rest}"
+    )
+}
+
+#[test]
+fn memory_is_read_and_written_in_closed_and_open_loops() {
+    let results = run_here(
+        "threads = 2\n[target]\ndriver = \"memory\"\n[keys]\ncount = 1000\n\
+         [values]\nfrom = 1\nto = 300\n\
+         [op.pause]\nsleep = \"1ms\"\n[load]\nclients = 6\nmix = { get = 80, put = 20 }\n\
+         [[phase]]\nname = \"closed\"\nseconds = 1.2\n\
+         [[phase]]\nname = \"open\"\nseconds = 2\nrate = 1000\narrivals = \"even\"\n\
+         [[phase]]\nname = \"sleepy\"\nseconds = 1\nmix = { get = 1, pause = 1 }\n",
+    );
+    for name in ["closed", "open", "sleepy"] {
+        assert_eq!(phase(&results, name).metric(Metric::Failures, None), 0.0, "{name}");
+    }
+    let closed = phase(&results, "closed");
+    assert!(closed.metric(Metric::Throughput, None) > 100.0);
+    let share =
+        closed.metric(Metric::Throughput, Some("put")) / closed.metric(Metric::Throughput, None);
+    assert!((0.1..0.3).contains(&share), "{share}");
+    assert!((1..=2).contains(&closed.series.len()), "a row for each second that was begun");
+    assert_eq!(phase(&results, "open").latencies(None).len(), 2_000, "each that was due");
+    // Six clients that sleep a millisecond before every other request.
+    let sleepy = phase(&results, "sleepy").metric(Metric::Throughput, Some("get"));
+    assert!((1.0..=6_200.0).contains(&sleepy), "{sleepy}");
+}
+
+#[test]
+fn the_null_server_shows_what_the_instrument_costs() {
+    let results = run_here(
+        "[target]\ndriver = \"null\"\n[setup]\nfill = false\n[load]\nclients = 4\n\
+         [[phase]]\nname = \"deep\"\nseconds = 1\npipeline = 16\n\
+         [[phase]]\nname = \"single\"\nseconds = 1\nclients = 1\n",
+    );
+    let deep = phase(&results, "deep");
+    assert_eq!(deep.metric(Metric::Failures, None), 0.0);
+    assert_eq!(deep.data.entries[0].absent, deep.latencies(None).len());
+    assert!(deep.metric(Metric::Throughput, None) > 100.0);
+    assert!(phase(&results, "single").metric(Metric::P50, None) < 1e9);
+}
+
+#[test]
+fn redis_is_started_measured_and_ended() {
+    let pid = RefCell::new(String::new());
+    let dir = Directory::new("redis").unwrap();
+    let text = redis(
+        "[keys]\ncount = 2000\ndistribution = \"zipf\"\n\
+         [op.incr]\ncommand = [\"INCR\", \"count:{key}\"]\n[load]\nclients = 8\npipeline = 4\n\
+         mix = { get = 50, put = 40, incr = 10 }\n\
+         [[phase]]\nname = \"closed\"\nseconds = 1\n\
+         [[phase]]\nname = \"ramp\"\nseconds = 1\nrate = 500\nrate_to = 1500\nmix = { get = 1 }\n\
+         [teardown]\ndelete = true\n\
+         [[pass]]\nmetric = \"failures\"\nphase = \"closed\"\nat_most = 0\n\
+         [[pass]]\nmetric = \"throughput\"\nphase = \"closed\"\nat_least = 1e9\n",
+    );
+    let results = run::run(&plan(&text), &options(dir.path()), &mut Local::default(), &mut |p| {
+        if let Progress::Phase(phase) = p {
+            *pid.borrow_mut() = phase.processes[0].name.clone();
+        }
+    });
+    let results = results.unwrap();
+    assert_eq!(*pid.borrow(), "redis-server 1");
+    assert_eq!(phase(&results, "closed").metric(Metric::Failures, None), 0.0);
+    let ramp = phase(&results, "ramp");
+    let due = ramp.latencies(None).len() as f64 + ramp.metric(Metric::Failures, None);
+    assert!((850.0..1_150.0).contains(&due), "{due}");
+    assert!(phase(&results, "closed").processes[0].rss_bytes > 1 << 20);
+    let met: Vec<bool> = results.runs[0].verdicts.iter().map(|verdict| verdict.is_met).collect();
+    assert_eq!(met, [true, false], "nobody answers a thousand million a second");
+    assert!(!results.has_passed());
+    let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("Failed: 1 of 2 criteria") && !page.contains("NaN"));
+    let port = results.runs[0].origin.target.parse::<SocketAddr>().unwrap();
+    assert!(TcpStream::connect(port).is_err(), "it has ended");
+}
+
+#[test]
+fn a_python_program_drives_redis() {
+    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/driver.py");
+    let lines = std::fs::read_to_string(&driver).unwrap().lines().count();
+    assert!(lines < 60, "{lines}");
+    let text = redis("").replace("\"resp\"", "\"exec\"")
+        + &format!(
+            "request_timeout = \"60s\"\n\
+             program = [\"python3\", {:?}, \"{{address}}\"]\n[keys]\ncount = 50\n\
+             [setup]\nclients = 2\n[op.bad]\ncommand = [\"NONSENSE\"]\n\
+             [[phase]]\nname = \"run\"\nseconds = 1\nclients = 2\nmix = {{ get = 5, put = 5 }}\n\
+             [[phase]]\nname = \"bad\"\nseconds = 0.5\nmix = {{ bad = 1 }}\n",
+            driver.to_str().unwrap()
+        );
+    let results = run_here(&text);
+    let run = phase(&results, "run");
+    assert_eq!(run.metric(Metric::Failures, None), 0.0, "{:?}", kinds(run));
+    assert!(!run.latencies(None).is_empty());
+    let failures = &phase(&results, "bad").data.entries[0].failures;
+    let kind = failures.keys().next().unwrap();
+    assert!(kind.starts_with("refused: ERR unknown command"), "{kind}");
+}
+
+/// A RESP server with one reply for GET and one for all else.
+fn liar(get: &'static str, other: &'static str, delay: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let reader = BufReader::new(stream.try_clone().unwrap());
+                let mut lines = reader.lines();
+                while let Some(Ok(count)) = lines.next() {
+                    let count: usize = count[1..].parse().unwrap();
+                    let words: Vec<String> =
+                        (0..2 * count).map_while(|_| lines.next()?.ok()).collect();
+                    thread::sleep(delay);
+                    let reply = if words.get(1).is_some_and(|w| w == "GET") { get } else { other };
+                    if stream.write_all(reply.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn against(address: SocketAddr, rest: &str) -> String {
+    format!("[target]\ndriver = \"resp\"\naddresses = [\"{address}\"]\n{rest}")
+}
+
+const SHORT: &str = "[keys]\ncount = 10\n[[phase]]\nname = \"run\"\nseconds = 0.5\n";
+
+#[test]
+fn a_fast_wrong_answer_is_a_failure() {
+    for (get, kind) in [
+        ("$5\r\nwrong\r\n", "wrong value"),
+        ("$-1\r\n", "missing value"),
+        ("-BUSY later 1\r\n", "refused: BUSY later"),
+        ("+OK\r\n", "no value and no word that there is none"),
+    ] {
+        let results = run_here(&against(liar(get, "+OK\r\n", Duration::ZERO), SHORT));
+        let entry = &phase(&results, "run").data.entries[0];
+        assert_eq!(entry.failures.keys().collect::<Vec<_>>(), [kind]);
+        assert_eq!(entry.count, 0);
+    }
+    let text = against(liar("$5\r\nwrong\r\n", "+OK\r\n", Duration::ZERO), SHORT);
+    let unchecked = run_here(&format!("{text}[values]\nverify = false\n"));
+    assert_eq!(phase(&unchecked, "run").metric(Metric::Failures, None), 0.0);
+}
+
+#[test]
+fn a_slow_target_is_charged_for_what_waits() {
+    let address = liar("$-1\r\n", "+OK\r\n", Duration::from_millis(50));
+    let text = "[setup]\nfill = false\n[[phase]]\nname = \"open\"\nseconds = 1\nrate = 100\n\
+                arrivals = \"even\"\n[[phase]]\nname = \"closed\"\nseconds = 1\n";
+    let results = run_here(&against(address, text));
+    // Twenty requests a second are answered, one hundred are due: they wait longer and longer.
+    let open = phase(&results, "open");
+    assert!((1.0..=21.0).contains(&open.metric(Metric::Throughput, None)));
+    assert!(open.metric(Metric::Max, None) > 500e6, "{}", open.metric(Metric::Max, None));
+    let not_sent = open.data.entries[0].failures["not sent"];
+    assert!(not_sent >= 60, "{not_sent}");
+    assert_eq!(open.latencies(None).len() + not_sent, 100, "each that was due");
+    let median = |name: &str| phase(&results, name).metric(Metric::P50, None);
+    assert!(median("closed") < median("open") / 2.0, "a closed loop does not see it");
+}
+
+#[test]
+fn a_target_that_never_answers_times_out() {
+    let address = liar("$-1\r\n", "+OK\r\n", Duration::from_secs(60));
+    let text = "request_timeout = \"200ms\"\n[setup]\nfill = false\n\
+                [[phase]]\nname = \"run\"\nseconds = 1\nclients = 2\n";
+    let begun = Instant::now();
+    let results = run_here(&against(address, text));
+    let failures = &phase(&results, "run").data.entries[0].failures;
+    assert!(failures["timeout"] >= 2, "{failures:?}");
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn what_cannot_be_run_says_why_before_anything_has_started() {
+    let free = harness::ports::unused();
+    let dir = Directory::new("cannot").unwrap();
+    let why = run_in(dir.path(), &against(free, SHORT)).unwrap_err().to_string();
+    assert_eq!(why, format!("cannot reach {free}: connection refused"));
+    let none = "[target]\ndriver = \"resp\"\ncommand = [\"/no/such/program\"]\n".to_owned() + SHORT;
+    let why = run_in(dir.path(), &none).unwrap_err().to_string();
+    assert!(why.contains("cannot start /no/such/program"), "{why}");
+    let ends =
+        "[target]\ndriver = \"resp\"\ncommand = [\"sh\", \"-c\", \"echo no room; exit 3\"]\n";
+    let why = run_in(dir.path(), &(ends.to_owned() + SHORT)).unwrap_err().to_string();
+    assert!(why.contains("has ended by itself") && why.contains("no room"), "{why}");
+    let unfit = "[target]\ndriver = \"memory\"\n[op.x]\ncommand = [\"X\"]\n[[phase]]\n\
+                 name = \"a\"\nseconds = 1\nmix = { x = 1 }\n";
+    let why = run_in(dir.path(), unfit).unwrap_err().to_string();
+    assert!(why.contains("operation x: this driver has no commands"), "{why}");
+    let address = liar("$-1\r\n", "-READONLY no\r\n", Duration::ZERO);
+    let why = run_in(dir.path(), &against(address, SHORT)).unwrap_err().to_string();
+    assert!(why.contains("setup failed: 10 × refused: READONLY no"), "{why}");
+    let greeted = format!(
+        "[target]\ndriver = \"resp\"\naddresses = [\"{address}\"]\n\
+         greeting = [[\"AUTH\", \"x\"]]\n{SHORT}"
+    );
+    let why = run_in(dir.path(), &greeted).unwrap_err().to_string();
+    assert!(why.contains("greeting refused: READONLY no"), "{why}");
+}
+
+#[test]
+fn a_matrix_is_resumed_where_it_stopped() {
+    let dir = Directory::new("resume").unwrap();
+    let text = "repetitions = 2\n[target]\ndriver = \"memory\"\n[keys]\ncount = 100\n\
+                [[phase]]\nname = \"run\"\nseconds = 0.1\n[matrix]\n\"load.clients\" = [1, 2]\n";
+    let done = RefCell::new(Vec::new());
+    let run = |stop_at: u64| {
+        done.borrow_mut().clear();
+        let observer: &mut dyn FnMut(Progress<'_>) = &mut |progress| {
+            if let Progress::Run { number, is_done, .. } = progress {
+                assert!(number != stop_at, "as if it were killed");
+                done.borrow_mut().push(is_done);
+            }
+        };
+        run::run(&plan(text), &options(dir.path()), &mut Local::default(), observer)
+    };
+    let killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(3)));
+    assert!(killed.is_err());
+    let results = run(0).unwrap();
+    assert_eq!(*done.borrow(), [true, true, false, false]);
+    assert!(results.is_complete());
+    let throughput = results.figures.iter().filter(|figure| figure.metric == "throughput");
+    let counts: Vec<usize> = throughput.map(|figure| figure.median.count).collect();
+    assert_eq!(counts, [2, 2], "two cells of two repetitions");
+    let read = run::read_results(dir.path()).unwrap();
+    assert_eq!((read.runs.len(), read.figures.len()), (4, results.figures.len()));
+
+    let other = text.replace("0.1", "0.2");
+    let why = run_in(dir.path(), &other).unwrap_err().to_string();
+    assert!(why.contains("results of another scenario"), "{why}");
+    let replaced = Options { replaces: true, ..options(dir.path()) };
+    let replaced = run::run(&plan(&other), &replaced, &mut Local::default(), &mut |_| {});
+    assert_eq!(replaced.unwrap().runs.len(), 4);
+}
+
+#[test]
+fn a_full_disk_keeps_what_was_measured_before() {
+    let dir = Directory::new("full").unwrap();
+    let Some(disk) = SmallDisk::mount(&dir.path().join("disk"), 1) else { return };
+    let out = dir.path().join("disk/out");
+    let text = "repetitions = 3\n[target]\ndriver = \"memory\"\n[keys]\ncount = 10\n\
+                [[phase]]\nname = \"run\"\nseconds = 0.05\n";
+    let ended = run::run(&plan(text), &options(&out), &mut Local::default(), &mut |progress| {
+        if let Progress::Run { number: 2, .. } = progress {
+            disk.fill();
+        }
+    });
+    let why = ended.unwrap_err().to_string();
+    assert!(why.contains("disk/out") && why.contains("No space left"), "{why}");
+    disk.free();
+    let left: Vec<String> = std::fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("run-") || name.contains("partial"))
+        .collect();
+    assert_eq!(left, ["run-000-0.json"], "nothing is left half written");
+    assert_eq!(run_in(&out, text).unwrap().runs.len(), 3, "it goes on from there");
+}
+
+fn secret() -> Secret {
+    Secret::new(b"a secret of the tests")
+}
+
+/// An agent on a thread that ends with this process.
+fn start_agent() -> String {
+    let address = harness::ports::unused().to_string();
+    let listen = address.clone();
+    thread::spawn(move || agent::serve(&listen, &secret(), &mut |_| {}));
+    harness::until(Duration::from_secs(10), "the agent listens", || {
+        TcpStream::connect(&address).ok()
+    });
+    address
+}
+
+#[test]
+fn two_agents_make_one_load() {
+    let agents = [start_agent(), start_agent()];
+    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/driver.py");
+    let text = redis(
+        "[keys]\ncount = 1000\n[load]\nclients = 4\nmix = { get = 50, put = 50 }\n\
+         [[phase]]\nname = \"closed\"\nseconds = 1\n\
+         [[phase]]\nname = \"open\"\nseconds = 2\nrate = 400\npipeline = 1000\n\
+         arrivals = \"even\"\n",
+    );
+    let exec = redis("").replace("\"resp\"", "\"exec\"")
+        + &format!(
+            "request_timeout = \"60s\"\n\
+             program = [\"python3\", {:?}, \"{{address}}\"]\n[keys]\ncount = 20\n\
+             [[phase]]\nname = \"open\"\nseconds = 2\nclients = 2\nrate = 20\n\
+             pipeline = 1000\narrivals = \"even\"\n",
+            driver.to_str().unwrap()
+        );
+    for (text, rate) in [(text, 400.0), (exec, 20.0)] {
+        let dir = Directory::new(&format!("agents-{rate}")).unwrap();
+        let plan = plan(&text);
+        let mut remote = Remote::connect(&agents, &secret(), &plan).unwrap();
+        let results = run::run(&plan, &options(dir.path()), &mut remote, &mut |_| {}).unwrap();
+        assert_eq!(results.origin.agents, agents);
+        let open = phase(&results, "open");
+        assert_eq!(open.metric(Metric::Failures, None), 0.0, "{:?}", kinds(open));
+        // All are answered, some perhaps late: a program takes its time to start.
+        let found = open.latencies(None).len() as f64;
+        assert_eq!(found, rate * 2.0);
+    }
+}
+
+#[test]
+fn a_lost_agent_fails_the_run_and_ends_the_others() {
+    let good = start_agent();
+    // In front of another agent stands a proxy that is cut during the phase.
+    let behind = start_agent();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let cut = listener.local_addr().unwrap().to_string();
+    let (cutter, to_cut) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let (near, _) = listener.accept().unwrap();
+        let far = TcpStream::connect(behind).unwrap();
+        cutter.send((near.try_clone().unwrap(), far.try_clone().unwrap())).unwrap();
+        let (mut near2, mut far2) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+        let (mut near, mut far) = (near, far);
+        thread::spawn(move || std::io::copy(&mut near2, &mut far2));
+        std::io::copy(&mut far, &mut near)
+    });
+    let text = redis(
+        "[keys]\ncount = 100\n[load]\nclients = 4\n[[phase]]\nname = \"run\"\nseconds = 30\n",
+    );
+    let dir = Directory::new("lost").unwrap();
+    let plan = plan(&text);
+    let agents = [good.clone(), cut.clone()];
+    let mut remote = Remote::connect(&agents, &secret(), &plan).unwrap();
+    let mut cut_at = None;
+    let ended = run::run(&plan, &options(dir.path()), &mut remote, &mut |progress| {
+        if let Progress::Second(_) = progress
+            && cut_at.is_none()
+        {
+            let (near, far): (TcpStream, TcpStream) = to_cut.recv().unwrap();
+            near.shutdown(std::net::Shutdown::Both).unwrap();
+            far.shutdown(std::net::Shutdown::Both).unwrap();
+            cut_at = Some(Instant::now());
+        }
+    });
+    let why = ended.unwrap_err().to_string();
+    assert!(why.contains(&format!("agent {cut}: lost")), "{why}");
+    assert!(cut_at.unwrap().elapsed() < Duration::from_secs(25));
+    // The other one is free for the next controller at once.
+    let again = Remote::connect(&[good], &secret(), &plan).unwrap();
+    assert_eq!(again.agents().len(), 1);
+}
+
+#[test]
+fn agents_that_cannot_be_used_are_named() {
+    let plan = plan(&redis(SHORT));
+    let free = harness::ports::unused().to_string();
+    let refused = Remote::connect(std::slice::from_ref(&free), &secret(), &plan);
+    let why = refused.err().unwrap().to_string();
+    assert!(why.starts_with(&format!("cannot reach agent {free}: ")), "{why}");
+    let other = Secret::new(b"another secret than theirs");
+    let why = Remote::connect(&[start_agent()], &other, &plan).err().unwrap().to_string();
+    assert!(why.contains("another secret"), "{why}");
+    let liar = liar("", "", Duration::ZERO).to_string();
+    let why = Remote::connect(&[liar], &secret(), &plan).err().unwrap().to_string();
+    assert!(why.contains("no greeting"), "{why}");
+    let memory = Plan::parse("m", &format!("[target]\ndriver = \"memory\"\n{SHORT}"), &[]).unwrap();
+    let why = Remote::connect(&[], &secret(), &memory).err().unwrap().to_string();
+    assert!(why.contains("leave --agents away"), "{why}");
+}
