@@ -56,8 +56,8 @@ fn unknown_path(method: &str, path: &str) -> ExtensionRefusal {
         title: "Unknown path",
         why: format!("there is no {method} of {ROOT}/{path}"),
         remedy: "There are GET and PATCH of /v1/sim, POST of /v1/sim/step, reset, act and check, \
-                 GET of /v1/sim/names, /v1/sim/lookup/{keyspace}/{key} and /v1/sim/members/{member}, \
-                 GET and PUT of /v1/sim/file.",
+                 GET of /v1/sim/names, /v1/sim/lookup/{keyspace}/{key} and \
+                 /v1/sim/members/{member}, GET and PUT of /v1/sim/file.",
     }
 }
 

@@ -168,7 +168,7 @@ pub fn run_file(path: &Path) -> Exit {
             return Exit::Usage;
         }
     };
-    let (ends_ms, is_checked) = (plan.ends_ms, true);
+    let ends_ms = plan.ends_ms;
     let mut sim = match Simulation::new(plan, false) {
         Ok(sim) => sim,
         Err(why) => {
@@ -182,12 +182,13 @@ pub fn run_file(path: &Path) -> Exit {
         output::complain(&format!("at {} ms: {}: {why}", timed.ms, file::shown(timed)));
     }
     let (setup, counts) = (sim.setup().clone(), sim.counts());
-    if is_checked && sim.broken().is_none() {
+    if sim.broken().is_none() {
         // A cluster that never formed is told below, by its phase.
         let _forming = sim.act(sim::live::action::Action::Check);
     }
     let text = format!(
-        "{} of {} nodes, seed {}: {ends_ms} ms, {} actions, {} requests answered\ndigest {digest:016x}\n",
+        "{} of {} nodes, seed {}: {ends_ms} ms, {} actions, {} requests answered\n\
+         digest {digest:016x}\n",
         setup.kind.name(),
         setup.nodes,
         setup.seed,
