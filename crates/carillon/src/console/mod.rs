@@ -6,6 +6,7 @@
 //! | `stream` | the stream of events |
 //! | `service` | what nodes' API asks for; `views`: as its types |
 //! | `decisions` | what nodes have decided lately |
+//! | `keys` | keys and routes |
 //! | `transactions` | those of one request |
 //! | `control` | `/v1/sim` |
 //! | [`file`] | simulations as files, also for `carillon sim --file` |
@@ -14,6 +15,7 @@ mod control;
 mod decisions;
 mod driver;
 pub mod file;
+mod keys;
 
 mod service;
 mod stream;
