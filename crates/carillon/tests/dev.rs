@@ -163,7 +163,7 @@ fn dev_logs_to_files_and_prints_few_lines() {
     let mut dev = Dev::start(&dir, base, &[]);
     dev.ready(3);
     let tried = dev.printed();
-    assert!(tried.len() <= 8, "{tried:?}");
+    assert!(tried.len() <= 9, "{tried:?}");
     for words in ["node-*.log", "Ctrl-C", "start them again"] {
         assert_eq!(tried.iter().filter(|line| line.contains(words)).count(), 1, "{tried:?}");
     }
