@@ -9,7 +9,7 @@
 //! | `keys` | keys and routes |
 //! | `transactions` | those of one request |
 //! | `control` | `/v1/sim` |
-//! | [`file`] | simulations as files, also for `carillon sim --file` |
+//! | [`mod@file`] | simulations as files, also for `carillon sim --file` |
 
 mod control;
 mod decisions;

@@ -27,7 +27,7 @@
 //! | keys and bytes that a script reads and writes | [`txn::interactive::KEYS_MAX`], [`BYTES_MAX`] | an error, nothing done |
 //! | time until it commits, once it came or left its queue | `request_timeout_ms`, and its own time | `BUSY`, nothing done |
 //! | sources in the cache, and what each takes besides | `script_cache_bytes` | those not used for longest are forgotten |
-//! | changes of libraries and scripts in one EXEC | [`exec_changes::CHANGES_MAX`] | refused, nothing done |
+//! | changes of libraries and scripts in one EXEC | `exec_changes::CHANGES_MAX` | refused, nothing done |
 //! | bytes of all libraries | [`keyspace::catalogue::LIBRARIES_BYTES_MAX`] | an error, nothing changed |
 //! | scripts that wait | those that connections are owed answers for | – |
 
