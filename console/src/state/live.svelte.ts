@@ -18,7 +18,14 @@ import { applyAnswer, EMPTY, type Answer, type Model } from "../model/model";
 import { decodeRecording, encodeRecording, RECORDING_FORMAT, type Recording } from "../model/recording";
 import { DevCluster } from "./dev.svelte";
 import { Simulation } from "./sim.svelte";
-import { appendPoint, nodeReadings, point, readMetrics, type Reading, type TimePoint } from "../model/timeline";
+import {
+  appendPoint,
+  nodeReadings,
+  point,
+  readMetrics,
+  type Reading,
+  type TimePoint,
+} from "../model/timeline";
 
 /** How often each resource is asked for, in milliseconds. */
 export const INTERVALS = {
