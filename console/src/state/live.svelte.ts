@@ -58,6 +58,8 @@ export class Live {
   stream = $state.raw<StreamState>({ kind: "off" });
   /** Whether the node that answers asks the others as well; older ones do not. */
   scope = $state.raw<Scope>("node");
+  /** Set once it has said whether it does, or could not be asked. */
+  isScopeKnown = $state(false);
   /** What each resource failed with last, until it is answered again. */
   failures = $state.raw<Readonly<Partial<Record<Resource, Problem>>>>({});
   /** The moment that is looked at; `null`: the present. */
@@ -207,6 +209,7 @@ export class Live {
 
   /** Asks for the whole cluster from now on, if the node can: its answers say so. */
   #widen(can: boolean): void {
+    this.isScopeKnown = true;
     const scope = can && !this.#isScopeRefused ? "cluster" : "node";
     if (scope === this.scope) return;
     this.scope = scope;
@@ -334,6 +337,7 @@ export class Live {
           this.#isScopeRefused = true;
           this.scope = "node";
         }
+        this.isScopeKnown ||= resource === "shards";
         this.failures = { ...this.failures, [resource]: problem };
       },
     });
