@@ -58,7 +58,7 @@ export class Live {
   stream = $state.raw<StreamState>({ kind: "off" });
   /** Whether the node that answers asks the others as well; older ones do not. */
   scope = $state.raw<Scope>("node");
-  /** Set once it has said whether it does, or could not be asked. */
+  /** Set once its answers tell whether it does, or it could not be asked. */
   isScopeKnown = $state(false);
   /** What each resource failed with last, until it is answered again. */
   failures = $state.raw<Readonly<Partial<Record<Resource, Problem>>>>({});
