@@ -105,10 +105,11 @@ export async function checkReal(checks, browser) {
       const { shards } = await get("/v1/shards?keyspace=0");
       const hot = shards.find((/** @type {any} */ shard) => shard.leader !== node_id);
       let key = "";
-      for (let i = 0; key === ""; i++) {
-        const [route] = await get(`/v1/route/0/hot${i}?lookup=full`);
-        if (route.shard === hot.id) key = `hot${i}`;
+      for (let i = 1; key === "" && i <= 200; i++) {
+        const [route] = await get(`/v1/route/0/user:${i}?lookup=full`);
+        if (route.shard === hot.id) key = `user:${i}`;
       }
+      holds(key !== "", `no key lies in shard ${hot.id}`);
       let isOver = false;
       const load = Array.from({ length: 6 }, async () => {
         while (!isOver) await put(base, "0", key, "again");
