@@ -167,19 +167,17 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    const RECORDING: &str = concat!(
-        r#"{"type":"hello","version":1,"node":"000000000000000a","at":"1","at_ms":1000,"#,
-        r#""nodes":[{"node":"000000000000000a","name":"n1"}]}"#,
-        "\n",
-        r#"{"type":"split","node":"000000000000000a","at":"2","at_ms":3500,"#,
-        r#""text":"shard 7 was split"}"#,
-        "\n",
-        r#"{"type":"gap","node":"000000000000000a","at":"3","at_ms":3600,"#,
-        r#""of":"000000000000000a","reason":"kept","events":4}"#,
-        "\n",
-        r#"{"type":"end","node":"000000000000000a","at":"4","at_ms":90000,"reason":"until"}"#,
-        "\n",
-    );
+    const HELLO: &str = r#"{"type":"hello","version":1,"node":"000000000000000a","at":"1","#;
+    const NAMES: &str = r#""at_ms":1000,"nodes":[{"node":"000000000000000a","name":"n1"}]}"#;
+    const REST: &str = r#"
+{"type":"split","node":"000000000000000a","at":"2","at_ms":3500,"text":"shard 7 was split"}
+{"type":"gap","node":"000000000000000a","at":"3","at_ms":3600,"reason":"kept","events":4}
+{"type":"end","node":"000000000000000a","at":"4","at_ms":90000,"reason":"until"}
+"#;
+
+    fn recording() -> String {
+        [HELLO, NAMES, REST].concat()
+    }
 
     fn played(words: &[&str], text: &str) -> (Result<(), String>, String, Vec<u64>) {
         let words = [&["carillon", "replay", "f"], words].concat();
@@ -195,7 +193,7 @@ mod tests {
 
     #[test]
     fn events_come_in_their_pace_with_names_of_nodes() {
-        let (ended, text, waits) = played(&["--speed", "10"], RECORDING);
+        let (ended, text, waits) = played(&["--speed", "10"], &recording());
         assert_eq!((ended, waits), (Ok(()), vec![250, 10, 3_000]));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4);
@@ -204,18 +202,19 @@ mod tests {
             "00:00:03.500  n1                split                   shard 7 was split"
         );
         assert!(lines[2].ends_with("4 events are missing: kept"), "{}", lines[2]);
-        let (_, text, waits) = played(&["--at-once", "--types", "split,end", "--json"], RECORDING);
+        let (_, text, waits) =
+            played(&["--at-once", "--types", "split,end", "--json"], &recording());
         assert_eq!((text.lines().count(), waits), (2, Vec::new()));
-        assert!(RECORDING.contains(text.lines().next().expect("a line")));
+        assert!(recording().contains(text.lines().next().expect("a line")));
     }
 
     #[test]
     fn damage_is_told_with_its_line() {
         let why = |text: &str| played(&["--at-once"], text).0.expect_err("it is damaged");
-        let cut = &RECORDING[..RECORDING.len() - 20];
-        assert!(why(cut).contains("f, line 4: it is no event, or is cut off"));
+        let all = recording();
+        assert!(why(&all[..all.len() - 20]).contains("f, line 4: it is no event, or is cut off"));
         assert!(why("{}\n").contains("line 1: it has no type"));
-        let newer = RECORDING.replace("\"version\":1", "\"version\":2");
+        let newer = all.replace("\"version\":1", "\"version\":2");
         assert!(why(&newer).contains("version 2: this program reads version 1"));
     }
 }

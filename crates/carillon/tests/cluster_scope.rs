@@ -148,18 +148,18 @@ fn silent_nodes_are_named_and_the_others_are_shown() {
         assert_eq!((&silent[0]["id"], &silent[0]["name"]), (&lost, &name["name"]));
         assert!(silent[0]["why"].as_str().is_some_and(|why| !why.is_empty()));
     }
-    // The other nodes' shards may move now, so it is looked at until it is so.
-    harness::until(TEST_TIMEOUT, "the dead leader is named", || {
+    // A shard of the dead node has another leader soon: until then the dead one is named.
+    harness::until(TEST_TIMEOUT, "shards are told by their leaders, or the dead one is named", || {
         let page = found(&cluster.nodes[0], "/v1/shards?keyspace=one&scope=cluster");
         let is_named = all(&page, "silent").iter().any(|silent| silent["id"] == lost);
         let is_right = |shard: &Value| match shard["leader"] == lost {
-            true => shard["told_by"].is_null(),
+            true => is_named && shard["told_by"].is_null(),
             false => shard["told_by"] == shard["leader"],
         };
-        (is_named && all(&page, "shards").iter().all(is_right)).then_some(())
+        all(&page, "shards").iter().all(is_right).then_some(())
     });
     let (status, problem) = post(&cluster.nodes[0], &format!("/v1/shards/{}/split", led["id"]));
-    assert!(status == 409 || status == 504, "{problem}");
+    assert!([202, 409, 504].contains(&status), "{problem}");
 }
 
 #[test]
@@ -219,31 +219,23 @@ fn draining_node_tells_what_its_replicas_wait_for() {
         (&drain()["standing"], &drain()["waits"]),
         (&"member".into(), &serde_json::json!([]))
     );
-    // The only other node takes none.
-    for path in ["/v1/nodes/n0/cordon", "/v1/nodes/n1/drain"] {
-        let (status, answer) = post(asked, path);
-        assert_eq!(status, 200, "{path}: {answer}");
-    }
-    let stuck = harness::until(TEST_TIMEOUT, "nothing moves", || {
-        let drain = drain();
-        let waits = all(&drain, "waits");
-        let is_stuck = waits.len() == 1 && waits[0]["state"] == "stuck";
-        (is_stuck && drain["rate"].is_object()).then_some(drain)
-    });
-    assert_eq!(stuck["waits"][0]["shards"], stuck["replicas"], "{stuck}");
-    assert!(stuck["shards"][0]["why"].as_str().unwrap().contains("finds no node"), "{stuck}");
-    assert_eq!(stuck["rate"]["replicas"], 0, "{stuck}");
-    let (status, answer) = post(asked, "/v1/nodes/n0/uncordon");
+    let (status, answer) = post(asked, "/v1/nodes/n1/drain");
     assert_eq!(status, 200, "{answer}");
+    let mut seen = BTreeSet::new();
     let empty = harness::until(TEST_TIMEOUT, "it is empty", || {
         let drain = drain();
+        let waits = all(&drain, "waits");
+        let shards: u64 = waits.iter().map(|wait| wait["shards"].as_u64().unwrap()).sum();
+        assert_eq!(shards, all(&drain, "shards").len() as u64, "each waits for something: {drain}");
+        seen.extend(waits.iter().map(|wait| wait["state"].as_str().unwrap().to_owned()));
         (drain["replicas"] == 0).then_some(drain)
     });
-    assert_eq!(
-        (&empty["waits"], &empty["shards"]),
-        (&serde_json::json!([]), &serde_json::json!([]))
+    assert_eq!((&empty["waits"], &empty["standing"]), (&serde_json::json!([]), &"draining".into()));
+    assert!(
+        seen.contains("moving") || seen.contains("due") || seen.contains("waiting"),
+        "{seen:?}"
     );
     harness::until(TEST_TIMEOUT, "what has left is known", || {
-        (drain()["rate"]["replicas"] == stuck["replicas"]).then_some(())
+        (drain()["rate"]["replicas"].as_u64() > Some(0)).then_some(())
     });
 }

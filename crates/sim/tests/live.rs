@@ -151,6 +151,8 @@ fn transaction_is_done_only_if_what_it_watches_has_not_changed() {
     let done = answer(&mut sim, txn(vec![watched.clone()]));
     let Outcome::Txn(TxnOutcome::Done(replies)) = done else { panic!("{done:?}") };
     assert_eq!(replies.len(), 5);
+    // It is answered when it is decided; its values are written a moment later.
+    sim.advance(500);
     assert!(matches!(sim.key("0", b"c", None), KeyView::Value(_)));
     assert_eq!(sim.key("0", b"b", None), KeyView::Nil);
     let again = answer(&mut sim, txn(vec![watched]));

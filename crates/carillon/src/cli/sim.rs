@@ -55,8 +55,8 @@ pub struct SimArgs {
     pub scenario: Option<ScenarioChoice>,
     /// Run a simulation that `carillon console` has saved, to its end.
     #[arg(long, value_name = "FILE")]
-    #[arg(conflicts_with_all = ["seed", "seeds", "steps", "clients", "faults", "bug", "nodes",
-        "scenario", "doublecheck", "verbose"])]
+    #[arg(conflicts_with_all = ["seed", "seeds", "steps", "clients", "faults", "bug"])]
+    #[arg(conflicts_with_all = ["nodes", "scenario", "doublecheck", "verbose"])]
     pub file: Option<std::path::PathBuf>,
     /// With --scenario: its short form, as tests run it.
     #[arg(long, requires = "scenario")]

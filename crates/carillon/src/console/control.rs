@@ -13,7 +13,7 @@ use sim::live::setup::{
 use sim::live::{Simulation, scenarios};
 
 use super::driver::{Driver, Handle, SPEEDS};
-use super::{file, service, views};
+use super::{file, keys, views};
 
 /// Where it is.
 pub const ROOT: &str = "/v1/sim";
@@ -274,7 +274,7 @@ fn lookup(sim: &Simulation, place: &str, query: &str) -> Answer {
     let words = ways.split([' ', ',', '+']).filter(|word| !word.is_empty()).map(str::as_bytes);
     let ways = LookupChoice::parse_all(&words.collect::<Vec<_>>())
         .map_err(|why| bad_request(why.trim_start_matches("ERR ")))?;
-    let routes = service::routes(sim, &keyspace, &key, from.as_deref(), &ways, true);
+    let routes = keys::routes(sim, &keyspace, &key, from.as_deref(), &ways, true);
     let routes = routes.map_err(refused)?;
     Ok(serde_json::to_value(routes).expect("routes become JSON"))
 }

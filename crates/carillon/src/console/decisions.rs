@@ -1,4 +1,5 @@
-//! What simulated nodes have decided lately about shards that they lead, gathered from events.
+//! What simulated nodes have decided lately about shards that they lead, gathered from their
+//! events.
 
 use std::collections::VecDeque;
 
@@ -27,8 +28,8 @@ struct Decision {
 }
 
 impl Decided {
-    /// An event has happened, about this keyspace.
-    pub fn note(&mut self, event: &Event, keyspace: Option<&str>) {
+    /// An event has happened, about this keyspace, at this virtual time.
+    pub fn note(&mut self, event: &Event, keyspace: Option<&str>, at_ms: u64) {
         match &event.what {
             EventKind::DecisionMade(what) => {
                 if self.0.len() == DECISIONS_MAX {
@@ -36,7 +37,7 @@ impl Decided {
                 }
                 self.0.push_back(Decision {
                     node: event.node,
-                    at_ms: event.at.millis(),
+                    at_ms,
                     keyspace: keyspace.map(Into::into),
                     what: (**what).clone(),
                 });

@@ -256,7 +256,10 @@ impl Driver {
             self.named = nodes.len();
             stream.name(nodes.into_iter().map(|node| (node.id, node.name)));
         }
-        events.iter().for_each(|(event, keyspace)| self.decisions.note(event, keyspace.as_deref()));
+        let at_ms = self.sim.wall_ms();
+        for (event, keyspace) in &events {
+            self.decisions.note(event, keyspace.as_deref(), at_ms);
+        }
         if !events.is_empty() {
             stream.happened(events);
         }

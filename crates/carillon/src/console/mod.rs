@@ -6,6 +6,7 @@
 //! | `stream` | the stream of events |
 //! | `service` | what nodes' API asks for; `views`: as its types |
 //! | `decisions` | what nodes have decided lately |
+//! | `keys` | keys and routes |
 //! | `transactions` | those of one request |
 //! | `control` | `/v1/sim` |
 //! | [`file`] | simulations as files, also for `carillon sim --file` |
@@ -14,6 +15,7 @@ mod control;
 mod decisions;
 mod driver;
 pub mod file;
+mod keys;
 
 mod service;
 mod stream;
@@ -168,7 +170,7 @@ pub fn run_file(path: &Path) -> Exit {
             return Exit::Usage;
         }
     };
-    let (ends_ms, is_checked) = (plan.ends_ms, true);
+    let ends_ms = plan.ends_ms;
     let mut sim = match Simulation::new(plan, false) {
         Ok(sim) => sim,
         Err(why) => {
@@ -182,7 +184,7 @@ pub fn run_file(path: &Path) -> Exit {
         output::complain(&format!("at {} ms: {}: {why}", timed.ms, file::shown(timed)));
     }
     let (setup, counts) = (sim.setup().clone(), sim.counts());
-    if is_checked && sim.broken().is_none() {
+    if sim.broken().is_none() {
         // A cluster that never formed is told below, by its phase.
         let _forming = sim.act(sim::live::action::Action::Check);
     }

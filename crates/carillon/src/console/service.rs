@@ -6,22 +6,21 @@
 
 use api::events::{Wake, WatchRequest, Watching};
 use api::{
-    AdminState, Answer, ApiError, ClusterVersionStatus, Command, Condition, CutAt, Decisions, Done,
-    History, HistoryQuery, KeyChange, KeysPage, KeysQuery, KeyspaceChange, KeyspaceInfo,
-    KeyspaceSpec, MergeStatus, Metrics, NodeAdminState, NodeService, Nodes, RequestId, RouteStatus,
-    Shards, ShardsQuery, SplitStatus, Status, Txn, TxnDone, TxnOp, TxnResult,
+    AdminState, Answer, ApiError, ClusterVersionStatus, Command, CutAt, Decisions, Done, History,
+    HistoryQuery, KeysPage, KeysQuery, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, MergeStatus,
+    Metrics, NodeAdminState, NodeService, Nodes, RequestId, RouteStatus, Shards, ShardsQuery,
+    SplitStatus, Status, Txn, TxnDone, TxnOp, TxnResult,
 };
 use command::Reply;
-use keyspace::{CatalogueError, Placement, Timestamp};
+use keyspace::{CatalogueError, Placement};
 use node::control::{self, NoMergeReason, NoSplit};
-use node::routing::fetch::HeldChange;
 use overlay::LookupChoice;
 use sim::live::action::{Action, AdminWord, Bytes, Layout, SplitAt};
 use sim::live::{KeyView, Outcome, Phase, Simulation};
 
 use super::decisions::cut_at;
 use super::driver::{Driver, Handle};
-use super::{transactions, views};
+use super::{keys, transactions, views};
 
 const PAUSED: &str = "the simulation is paused: nothing was done; press play, or let time pass by \
                       steps";
@@ -142,73 +141,13 @@ fn info(sim: &Simulation, keyspace: &keyspace::Keyspace) -> KeyspaceInfo {
     }
 }
 
-/// Why the version that a key has does not meet a condition, if so.
-fn meets(sim: &Simulation, keyspace: &str, key: &[u8], when: &Condition) -> Result<bool, ApiError> {
-    if *when == Condition::ALWAYS {
-        return Ok(true);
-    }
-    match sim.key(keyspace, key, None) {
-        KeyView::Value(version) => Ok(when.holds(Some(version.timestamp))),
-        KeyView::NoLeader => Err(ApiError::Busy { why: NO_LEADER }),
-        KeyView::Nil | KeyView::NilYet | KeyView::TooOld(_) => Ok(when.holds(None)),
-    }
-}
-
-fn get(
-    sim: &Simulation,
-    keyspace: &str,
-    key: &[u8],
-    at: Option<Timestamp>,
-) -> Result<Answer, ApiError> {
-    keyspace_named(sim, keyspace)?;
-    let now = Timestamp::from_millis(sim.wall_ms());
-    // Clocks may be ahead: what is written carries their time.
-    if let Some(at) = at.filter(|at| at.millis() > now.millis() + 86_400_000) {
-        return Err(ApiError::InFuture { at, now });
-    }
-    Ok(match sim.key(keyspace, key, at) {
-        KeyView::Value(version) => Answer::Value {
-            value: version.value.into(),
-            timestamp: version.timestamp,
-            expires_at_ms: (version.expiry_ms > 0).then_some(version.expiry_ms),
-        },
-        KeyView::Nil => Answer::Nil,
-        KeyView::NilYet => Answer::NilYet,
-        KeyView::TooOld(safe_point) => {
-            return Err(ApiError::BelowSafePoint { at: at.unwrap_or(now), safe_point });
-        }
-        KeyView::NoLeader => return Err(ApiError::Busy { why: NO_LEADER }),
-    })
-}
-
-fn history(
-    sim: &Simulation,
-    keyspace: &str,
-    key: &[u8],
-    asked: HistoryQuery,
-) -> Result<History, ApiError> {
-    keyspace_named(sim, keyspace)?;
-    let upto = asked.before.map(|before| Timestamp(before.0.saturating_sub(1)));
-    let found = sim.history(keyspace, key, upto, asked.limit);
-    let (found, at) = found.ok_or(ApiError::Busy { why: NO_LEADER })?;
-    let shown = |change| match change {
-        HeldChange::Put(version) => KeyChange::Put {
-            value: version.value.into(),
-            timestamp: version.timestamp,
-            expires_at_ms: (version.expiry_ms > 0).then_some(version.expiry_ms),
-        },
-        HeldChange::Deleted(timestamp) => KeyChange::Deleted { timestamp },
-    };
-    let writes = found.changes.into_iter().map(shown);
-    Ok(History::new(writes, found.has_more, found.safe_point, at))
-}
-
 impl NodeService for Service {
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
         let keyspace = keyspace.to_owned();
         let (key, value, expires_at_ms, when) = match command {
             Command::Get { key, at, stale_ms: _ } => {
-                let look = move |driver: &mut Driver| done(get(&driver.sim, &keyspace, &key, at));
+                let look =
+                    move |driver: &mut Driver| done(keys::get(&driver.sim, &keyspace, &key, at));
                 self.handle.have_done(Box::new(look));
                 return;
             }
@@ -219,8 +158,8 @@ impl NodeService for Service {
         };
         let job = move |driver: &mut Driver| {
             let sim = &mut driver.sim;
-            let is_met =
-                keyspace_named(sim, &keyspace).and_then(|_| meets(sim, &keyspace, &key, &when));
+            let is_met = keyspace_named(sim, &keyspace)
+                .and_then(|_| keys::meets(sim, &keyspace, &key, &when));
             match is_met {
                 Ok(true) => {}
                 Ok(false) => return done(Ok(Answer::ConditionFailed)),
@@ -335,13 +274,14 @@ impl NodeService for Service {
 
     fn history(&self, keyspace: &str, key: bytes::Bytes, asked: HistoryQuery, done: Done<History>) {
         let keyspace = keyspace.to_owned();
-        let look = move |driver: &mut Driver| done(history(&driver.sim, &keyspace, &key, asked));
+        let look =
+            move |driver: &mut Driver| done(keys::history(&driver.sim, &keyspace, &key, asked));
         self.handle.have_done(Box::new(look));
     }
 
     fn keys(&self, keyspace: &str, asked: KeysQuery, done: Done<KeysPage>) {
         let keyspace = keyspace.to_owned();
-        let look = move |driver: &mut Driver| done(keys(&driver.sim, &keyspace, &asked));
+        let look = move |driver: &mut Driver| done(keys::keys(&driver.sim, &keyspace, &asked));
         self.handle.have_done(Box::new(look));
     }
 
@@ -359,7 +299,7 @@ impl NodeService for Service {
             if let Err(error) = keyspace_named(sim, &keyspace) {
                 return done(Err(error));
             }
-            let routes = routes(sim, &keyspace, &key, None, &ways, is_traced);
+            let routes = keys::routes(sim, &keyspace, &key, None, &ways, is_traced);
             done(routes.map_err(refused));
         };
         self.handle.have_done(Box::new(look));
@@ -521,64 +461,4 @@ impl NodeService for Service {
         };
         self.look(look, Metrics::default)
     }
-}
-
-/// A page of keys: its cursor is the last key of the one before, in hexadecimal.
-fn keys(sim: &Simulation, keyspace: &str, asked: &KeysQuery) -> Result<KeysPage, ApiError> {
-    let keyspace = keyspace_named(sim, keyspace)?;
-    let after = match &asked.cursor {
-        None => None,
-        Some(cursor) => {
-            let wrong = || ApiError::BadCursor { cursor: cursor.clone() };
-            Some(cursor.strip_prefix("after-").and_then(bytes_of).ok_or_else(wrong)?)
-        }
-    };
-    let found = sim.keys(&keyspace, &asked.prefix, after.as_deref(), asked.limit);
-    let mut keys = found.ok_or(ApiError::Busy { why: NO_LEADER })?;
-    let has_more = keys.len() > asked.limit;
-    keys.truncate(asked.limit);
-    let next = keys.last().filter(|_| has_more).map(|last| {
-        let digits: String = last.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("after-{digits}")
-    });
-    Ok(KeysPage { keys: keys.into_iter().map(Into::into).collect(), next })
-}
-
-fn bytes_of(digits: &str) -> Option<Vec<u8>> {
-    let pairs = digits.as_bytes().chunks(2);
-    pairs
-        .map(|pair| {
-            let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
-            let is_hex = pair.bytes().all(|byte| byte.is_ascii_hexdigit());
-            u8::from_str_radix(pair, 16).ok().filter(|_| is_hex)
-        })
-        .collect()
-}
-
-/// Routes to the owner of a key, as the API shows them.
-///
-/// # Errors
-/// Why there are none.
-pub fn routes(
-    sim: &Simulation,
-    keyspace: &str,
-    key: &[u8],
-    from: Option<&str>,
-    ways: &[LookupChoice],
-    is_traced: bool,
-) -> Result<Vec<RouteStatus>, String> {
-    let (_, traces) = sim.look_up(keyspace, key, from, ways).map_err(|why| why.to_string())?;
-    let nodes = sim.nodes();
-    let name_of = |node| {
-        let found = nodes.iter().find(|one| one.id == node);
-        found.map_or_else(|| views::id(node), |one| one.name.clone())
-    };
-    let shown = traces.iter().map(|trace| {
-        let mut route = RouteStatus::of(trace, &name_of);
-        if !is_traced {
-            route.steps.clear();
-        }
-        route
-    });
-    Ok(shown.collect())
 }

@@ -1,5 +1,5 @@
-//! `carillon dev list`, `add`, `start`, `stop`, `kill`, `pause` and `resume`: asks the `carillon dev`
-//! that runs in a directory.
+//! `carillon dev list`, `add`, `start`, `stop`, `kill`, `pause` and `resume`: asks the
+//! `carillon dev` that runs in a directory.
 
 use std::path::PathBuf;
 
@@ -64,8 +64,8 @@ pub struct OneArgs {
 /// Settings of a node.
 #[derive(Debug, Args)]
 pub struct SetArgs {
-    /// A setting for this node, such as memory_max=1GiB; may be given again. Without any, a node that
-    /// is started again has those of its last start.
+    /// A setting for this node, such as memory_max=1GiB; may be given again. Without any, a node
+    /// that is started again has those of its last start.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     set: Vec<(String, String)>,
 }

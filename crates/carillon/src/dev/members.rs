@@ -136,11 +136,6 @@ impl Members {
         ended.collect()
     }
 
-    /// The directory of all nodes.
-    pub fn dir(&self) -> &Path {
-        &self.wish.dir
-    }
-
     /// Nodes whose processes run and do not serve yet.
     pub fn unready(&self) -> Vec<(NodePlan, u32)> {
         let unready = self.all.iter().filter(|member| !member.is_ready);

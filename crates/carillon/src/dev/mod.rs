@@ -281,7 +281,8 @@ impl Cluster {
                     continue;
                 }
                 output::complain(&format!(
-                    "{name} ended {how}. {text}\nThe other nodes run on; to start it again: {command}"
+                    "{name} ended {how}. {text}\nThe other nodes run on; to start it again: \
+                     {command}"
                 ));
             }
             if is_asked_to_end {
@@ -426,8 +427,6 @@ impl Cluster {
             let pid = all[0].child.pid();
             steps.push((format!("kill -9 {pid}"), "the other nodes serve"));
         }
-        let dir = plan::quoted(&self.members.dir().to_string_lossy());
-        steps.push((format!("carillon dev add --dir {dir}"), "one more node; see also dev --help"));
         let width = steps.iter().map(|(step, _)| step.len()).max().unwrap_or(0);
         let line = |(step, why): (String, &str)| format!("  {step:<width$}   {why}");
         steps.into_iter().map(|step| line(step).trim_end().to_owned() + "\n").collect()
