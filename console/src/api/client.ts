@@ -6,14 +6,17 @@ import type {
   ClusterVersion,
   Decisions,
   Drain,
+  KeyHistory,
   KeyPage,
   Keyspace,
   LookupForm,
   LookupName,
+  Metrics,
   NewKeyspace,
   NodeAdminState,
   Nodes,
   Route,
+  Scope,
   Shards,
   ShardStatus,
   Status,
@@ -74,11 +77,11 @@ export class Api {
   }
 
   /** All shards, page by page; `isWhole` is false if there are more than the limit of pages. */
-  async shards(signal?: AbortSignal): Promise<Shards & { isWhole: boolean }> {
+  async shards(signal?: AbortSignal, scope: Scope = "node"): Promise<Shards & { isWhole: boolean }> {
     const shards: ShardStatus[] = [];
     let after: number | null = null;
     for (let page = 1; ; page++) {
-      const query: string = after === null ? "" : `?after=${after}`;
+      const query = scoped(scope, after === null ? "" : `after=${after}`);
       const found: Shards = await this.json("GET", `/v1/shards${query}`, undefined, signal);
       shards.push(...found.shards);
       after = found.next;
@@ -105,8 +108,9 @@ export class Api {
     await this.#send("DELETE", `/v1/keyspaces/${encodeURIComponent(name)}`);
   }
 
-  decisions(dry: boolean, signal?: AbortSignal): Promise<Decisions> {
-    return this.json("GET", dry ? "/v1/decisions?dry=true" : "/v1/decisions", undefined, signal);
+  decisions(dry: boolean, signal?: AbortSignal, scope: Scope = "node"): Promise<Decisions> {
+    const query = scoped(scope, dry ? "dry=true" : "");
+    return this.json("GET", `/v1/decisions${query}`, undefined, signal);
   }
 
   nodeAction(node: string, action: NodeAction): Promise<NodeAdminState> {
@@ -157,6 +161,21 @@ export class Api {
     };
   }
 
+  /** A page of the changes of a key, the newest first. */
+  history(
+    keyspace: string,
+    key: Uint8Array,
+    { limit, before }: { limit?: number; before?: string | null } = {},
+    signal?: AbortSignal,
+  ): Promise<KeyHistory> {
+    const words = [
+      ...(limit === undefined ? [] : [`limit=${limit}`]),
+      ...(before === null || before === undefined ? [] : [`before=${encodeURIComponent(before)}`]),
+    ];
+    const query = words.length === 0 ? "" : `?${words.join("&")}`;
+    return this.json("GET", `/v1/history/${place(keyspace, key)}${query}`, undefined, signal);
+  }
+
   /** A page of keys, of a keyspace of any placement. */
   keys(
     keyspace: string,
@@ -196,6 +215,11 @@ export class Api {
   /** The text of `/metrics`. */
   async metrics(signal?: AbortSignal): Promise<string> {
     return (await this.#send("GET", "/metrics", null, {}, signal)).text();
+  }
+
+  /** The numbers of all nodes. */
+  metricsOfAll(signal?: AbortSignal): Promise<Metrics> {
+    return this.json("GET", "/v1/metrics?scope=cluster", undefined, signal);
   }
 
   /** Any request with JSON both ways. */
@@ -244,6 +268,12 @@ export class Api {
     if (response.ok) return response;
     throw readProblem(response.status, response.statusText, await response.text().catch(() => ""));
   }
+}
+
+/** A query; the scope is left out where it is what nodes take it for, since older ones know none. */
+function scoped(scope: Scope, query: string): string {
+  const words = [query, scope === "cluster" ? "scope=cluster" : ""].filter((word) => word !== "");
+  return words.length === 0 ? "" : `?${words.join("&")}`;
 }
 
 function place(keyspace: string, key: Uint8Array): string {

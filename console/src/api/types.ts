@@ -161,7 +161,27 @@ export interface ShardStatus {
   bytes: number;
   quarantined: number[];
   lagging: number[];
+  /** At its leader, roughly; `null` elsewhere, and where nobody measures. Older nodes do not say. */
+  load?: ShardLoad | null;
+  /** The node that knows all this; `null`: nobody told more than how the shard began. Older nodes do not say. */
+  told_by?: string | null;
 }
+
+export interface ShardLoad {
+  reads_per_second: number;
+  writes_per_second: number;
+  written_bytes_per_second: number;
+}
+
+/** A node that did not answer the one that was asked for the whole cluster. */
+export interface SilentNode {
+  id: string;
+  name: string;
+  why: string;
+}
+
+/** What an answer is about; `cluster`: all nodes. Older nodes refuse it. */
+export type Scope = "node" | "cluster";
 
 /** `GET /v1/shards`: one page. */
 export interface Shards {
@@ -169,6 +189,7 @@ export interface Shards {
   health: Health;
   shards: ShardStatus[];
   next: number | null;
+  silent?: SilentNode[];
 }
 
 export type Placement = "hashed" | "ordered" | "linear-hash";
@@ -209,12 +230,30 @@ export interface Decision {
   came: DecisionOutcome;
   took_ms: number | null;
   waits: string | null;
+  /** Who has decided. Older nodes do not say: it is the one that answers. */
+  by?: { id: string; name: string } | null;
 }
 
-/** `GET /v1/decisions`: those of the node that answers. */
+/** `GET /v1/decisions`: those of the node that answers, or of all. */
 export interface Decisions {
   balances: boolean;
   decisions: Decision[];
+  silent?: SilentNode[];
+}
+
+/** `GET /v1/metrics`: sums over labels, by name without `carillon_`. */
+export interface NodeMetrics {
+  id: string;
+  name: string;
+  at_ms: number;
+  uptime_ms: number;
+  numbers: Record<string, number>;
+  histograms: Record<string, { buckets: number[][]; sum: number; count: number }>;
+}
+
+export interface Metrics {
+  nodes: NodeMetrics[];
+  silent?: SilentNode[];
 }
 
 export const LOOKUPS = ["full", "chord", "chord-sharp", "linear", "lh"] as const;
@@ -243,11 +282,33 @@ export interface Route {
   messages: number | null;
   micros: number;
   failure?: string;
+  /** The shard whose table it was begun with; `null`: no shard's. Older nodes do not say. */
+  begins_at?: number | null;
   steps: RouteStep[];
 }
 
 /** Bytes in JSON: text, or base64 where they are no UTF-8. */
 export type JsonBytes = string | { base64: string };
+
+/** `GET /v1/history/{keyspace}/{key}`: one page, the newest first. */
+export interface KeyHistory {
+  changes: KeyChange[];
+  /** There are more: those before this version. */
+  next: string | null;
+  /** Of what was at or below it only the last is known. */
+  safe_point: string;
+  safe_point_ms: number;
+}
+
+export interface KeyChange {
+  what: "put" | "deleted" | "expired";
+  at_ms: number;
+  /** Not of what expired. */
+  version?: string;
+  bytes?: number;
+  expires_at_ms?: number;
+  value?: JsonBytes;
+}
 
 /** `GET /v1/keys/{keyspace}`: one page. */
 export interface KeyPage {

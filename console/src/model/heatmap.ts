@@ -1,17 +1,18 @@
 /**
- * Load of the key space over time: for each moment of the history, how many entries each shard has
- * committed a second, and how the shard's place was. Splits and merges show as edges.
+ * Load of the key space over time: for each moment of the history, how many requests each shard had
+ * a second, and how the shard's place was. Splits and merges show as edges.
  */
 
+import { loadOf } from "./load";
 import type { Model } from "./model";
-import { shardsOf } from "./model";
+import { isKnown, shardsOf } from "./model";
 import { layout, type Weight } from "./ring";
 
 export interface HeatCell {
   shard: number;
   from: number;
   to: number;
-  /** Entries a second; `null`: unknown, as in a shard's first moment or without a replica here. */
+  /** A second; `null`: unknown, as the entries of a shard's first moment, or where nobody has told. */
   rate: number | null;
 }
 
@@ -24,11 +25,16 @@ export interface HeatColumn {
 /** At most so many columns: moments are joined. */
 export const COLUMNS_MAX = 240;
 
+/** What is counted; `entries`: those that the log has committed. All but these are the leaders' estimates. */
+export const HEATS = ["requests", "reads", "writes", "entries"] as const;
+export type Heat = (typeof HEATS)[number];
+
 /** The columns of a keyspace between successive models. */
 export function heatColumns(
   history: readonly Model[],
   keyspace: string | null,
   weight: Weight,
+  heat: Heat = "entries",
 ): HeatColumn[] {
   const stride = Math.max(1, Math.ceil(history.length / COLUMNS_MAX));
   const moments = history.filter((_, i) => i % stride === 0 || i === history.length - 1);
@@ -43,14 +49,12 @@ export function heatColumns(
       const old = before.get(shard.id);
       now.set(shard.id, { committed: shard.committed, atMs: model.atMs });
       const seconds = old ? (model.atMs - old.atMs) / 1000 : 0;
-      // Without a replica here the log's figures are those that the shard began with.
-      const isKnown = shard.here && old !== undefined && seconds > 0 && shard.committed >= old.committed;
-      return {
-        shard: shard.id,
-        from,
-        to,
-        rate: isKnown ? (shard.committed - old.committed) / seconds : null,
-      };
+      // Where nobody has told, the log's figures are those that the shard began with.
+      const isCounted =
+        isKnown(shard) && old !== undefined && seconds > 0 && shard.committed >= old.committed;
+      const entries = isCounted ? (shard.committed - old.committed) / seconds : null;
+      const load = loadOf(shard);
+      return { shard: shard.id, from, to, rate: heat === "entries" ? entries : (load?.[heat] ?? null) };
     });
     columns.push({ atMs: model.atMs, seconds: previous ? (model.atMs - previous.atMs) / 1000 : 0, cells });
     before = now;

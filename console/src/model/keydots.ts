@@ -2,6 +2,7 @@
 
 import type { Keyspace, ShardStatus } from "../api/types";
 import { fromHex, compareBytes, printable } from "./bytes";
+import { isKnown } from "./model";
 import { positionOf, SLOTS, slotOf } from "./position";
 import { fraction, pointAt, type Point, type ShardArc } from "./ring";
 import type { Targets } from "./swarm";
@@ -84,13 +85,13 @@ function partOn(shard: ShardStatus, position: number | string): number {
 /** Dots that stand for several keys each, spread over the shards as their keys are. */
 export function aggregate(arcs: readonly ShardArc[], keys: number, max = KEYS_DRAWN_MAX): AggregatedDots {
   const per = Math.ceil(keys / max);
-  const known = arcs.filter(({ shard }) => shard.here);
+  const known = arcs.filter(({ shard }) => isKnown(shard));
   const average = known.reduce((sum, { shard }) => sum + shard.keys, 0) / Math.max(1, known.length);
   const names: string[] = [];
   const arc: number[] = [];
   const part: number[] = [];
   arcs.forEach(({ shard }, i) => {
-    const dots = Math.round((shard.here ? shard.keys : average) / per);
+    const dots = Math.round((isKnown(shard) ? shard.keys : average) / per);
     for (let k = 0; k < dots && names.length < max; k++) {
       names.push(`${shard.id}/${k}`);
       arc.push(i);

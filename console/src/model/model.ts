@@ -12,6 +12,7 @@ import type {
   Nodes,
   ShardStatus,
   Shards,
+  SilentNode,
   Status,
 } from "../api/types";
 import { equals, reuse } from "./reuse";
@@ -27,6 +28,8 @@ export interface Model {
   shardsHealth: Health | null;
   /** Whether `shards` has all shards there are. */
   hasAllShards: boolean;
+  /** Leaders that did not tell of their shards. */
+  silent: readonly SilentNode[];
   keyspaces: readonly Keyspace[];
   decisions: Decisions | null;
   /** Where shards are to be cut, by the number of the right half, as decisions have said. */
@@ -42,6 +45,7 @@ export const EMPTY: Model = {
   shards: [],
   shardsHealth: null,
   hasAllShards: true,
+  silent: [],
   keyspaces: [],
   decisions: null,
   cuts: {},
@@ -64,7 +68,7 @@ export function applyAnswer(model: Model, answer: Answer, atMs: number): Model {
       return { ...model, atMs, nodes: reuse(model.nodes, nodes), removed, nodesHealth: health };
     }
     case "shards": {
-      const { shards, health, isWhole } = answer.value;
+      const { shards, health, isWhole, silent } = answer.value;
       const known = new Set(shards.map((shard) => shard.id));
       const cuts = Object.fromEntries(
         Object.entries(model.cuts).filter(([right]) => !known.has(Number(right))),
@@ -75,6 +79,7 @@ export function applyAnswer(model: Model, answer: Answer, atMs: number): Model {
         shards: reuse(model.shards, shards),
         shardsHealth: health,
         hasAllShards: isWhole,
+        silent: reuse(model.silent, silent ?? []),
         cuts: equals(model.cuts, cuts) ? model.cuts : cuts,
       };
     }
@@ -129,6 +134,11 @@ export function keyspaceByName(model: Model, name: string): Keyspace | null {
 export function arcStart(shard: ShardStatus): string {
   if (shard.slots !== null) return shard.slots[0].toString(16).padStart(4, "0");
   return shard.arc?.[0] ?? "";
+}
+
+/** Whether the answer has a shard's sizes: of a replica on the asked node, or as another node told. */
+export function isKnown(shard: ShardStatus): boolean {
+  return shard.here || (shard.told_by ?? null) !== null;
 }
 
 /** A keyspace's shards in the order of its circle; `null` names the catalogue. */

@@ -5,6 +5,7 @@
 
 import type { Keyspace, Placement, ShardStatus } from "../api/types";
 import { fromHex } from "./bytes";
+import { isKnown } from "./model";
 import { positionOf, slotOf, SLOTS, owns } from "./position";
 
 export interface Point {
@@ -55,8 +56,8 @@ const WIDTH_SHARE_MIN = 0.02;
 
 /** Arcs of shards, which are in the order of the circle. */
 export function layout(shards: readonly ShardStatus[], weight: Weight): ShardArc[] {
-  // The node that answers knows the sizes of its own replicas; others are taken for average.
-  const known = shards.filter((shard) => shard.here);
+  // Of shards that nobody has told of, sizes are taken for average.
+  const known = shards.filter(isKnown);
   const average = (of: (shard: ShardStatus) => number) =>
     known.length === 0 ? 1 : known.reduce((sum, shard) => sum + of(shard), 0) / known.length;
   const [keys, bytes] = [average((shard) => shard.keys), average((shard) => shard.bytes)];
@@ -67,9 +68,9 @@ export function layout(shards: readonly ShardStatus[], weight: Weight): ShardArc
       case "width":
         return widthOf(shard) ?? 1;
       case "keys":
-        return shard.here ? shard.keys : keys;
+        return isKnown(shard) ? shard.keys : keys;
       case "bytes":
-        return shard.here ? shard.bytes : bytes;
+        return isKnown(shard) ? shard.bytes : bytes;
     }
   });
   const total = raw.reduce((sum, each) => sum + each, 0);

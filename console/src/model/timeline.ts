@@ -1,9 +1,10 @@
 /**
- * Rates and latencies over time, from successive readings of `/metrics` of the node that answers,
- * and of the loads that all nodes report. Pure.
+ * Rates and latencies over time, from successive readings of `/metrics` of the node that answers, of
+ * `/v1/metrics` of all nodes, and of the loads that they report. Pure.
  */
 
 import { buckets, parseMetrics, quantile, sum, type Sample } from "./metrics";
+import type { Metrics, NodeMetrics } from "../api/types";
 import type { Model } from "./model";
 
 /** With one reading in 2 s: half an hour. */
@@ -43,7 +44,46 @@ export interface Reading {
   lookups: Map<number, number>;
   uptimeKey: number;
   peers: ReadonlyMap<string, PeerReading>;
+  /** Of all nodes by their ids, if they were asked. */
+  nodes?: ReadonlyMap<string, NodeReading>;
 }
+
+/** What one node has counted since it started. */
+export interface NodeReading {
+  name: string;
+  atMs: number;
+  uptimeMs: number;
+  counts: Record<Counted, number>;
+  fsync: Map<number, number>;
+  lookups: Map<number, number>;
+}
+
+const COUNTED = [
+  "commands",
+  "writes",
+  "errors",
+  "transactions",
+  "conflicts",
+  "inputBytes",
+  "outputBytes",
+] as const;
+type Counted = (typeof COUNTED)[number];
+
+/** A second, and quantiles, between two readings: of one node or of several together. */
+export interface Rates extends Record<Counted, number> {
+  fsyncP50: number | null;
+  fsyncP99: number | null;
+  lookupP50: number | null;
+  lookupP99: number | null;
+}
+
+export interface NodeRates extends Rates {
+  id: string;
+  name: string;
+}
+
+/** Points keep the rates of so many nodes one by one; those of all together they always have. */
+export const NODES_MAX = 32;
 
 export interface TimePoint {
   atMs: number;
@@ -69,9 +109,91 @@ export interface TimePoint {
   shardsUnderReplicated: number;
   /** Recordings of older consoles have none. */
   peers?: readonly PeerTraffic[];
+  /** Of all nodes together, and of each. Not there if the node that answers does not ask the others. */
+  all?: Rates;
+  nodes?: readonly NodeRates[];
 }
 
-export function readMetrics(text: string, atMs: number): Reading {
+function nodeReading(node: NodeMetrics): NodeReading {
+  const of = (name: string) => node.numbers[name] ?? 0;
+  return {
+    name: node.name,
+    atMs: node.at_ms,
+    uptimeMs: node.uptime_ms,
+    counts: {
+      commands: of("commands_total"),
+      writes: of("writes_total"),
+      // A simulation has a name of its own for them.
+      errors: of("errors_total") + of("command_errors_total"),
+      transactions: of("transactions_total"),
+      conflicts: of("transactions_conflicts_total"),
+      inputBytes: of("input_bytes_total"),
+      outputBytes: of("output_bytes_total"),
+    },
+    fsync: histogram(node, "fsync_seconds"),
+    lookups: histogram(node, "lookup_seconds"),
+  };
+}
+
+/** Cumulative counts by upper bound; the last bound is infinite, as that of Prometheus. */
+function histogram(node: NodeMetrics, name: string): Map<number, number> {
+  const found = node.histograms[name];
+  if (!found) return new Map();
+  const bounds = found.buckets.map(([le, count]): [number, number] => [le ?? Infinity, count ?? 0]);
+  return new Map([...bounds, [Infinity, found.count]]);
+}
+
+export function nodeReadings(metrics: Metrics): Map<string, NodeReading> {
+  return new Map(metrics.nodes.map((node) => [node.id, nodeReading(node)]));
+}
+
+/** Between two readings; `null` if nothing can be said, as after a restart. */
+function ratesOf(before: NodeReading, now: NodeReading): Rates | null {
+  const seconds = (now.atMs - before.atMs) / 1000;
+  if (seconds <= 0 || now.uptimeMs < before.uptimeMs) return null;
+  const counts = COUNTED.map((name) => [
+    name,
+    Math.max(0, (now.counts[name] - before.counts[name]) / seconds),
+  ]);
+  return { ...(Object.fromEntries(counts) as Record<Counted, number>), ...quantiles([[before, now]]) };
+}
+
+function quantiles(pairs: readonly [NodeReading, NodeReading][]) {
+  const sumOf = (histograms: readonly Map<number, number>[]) => {
+    const total = new Map<number, number>();
+    for (const each of histograms) {
+      for (const [le, count] of each) total.set(le, (total.get(le) ?? 0) + count);
+    }
+    return new Map([...total].sort(([a], [b]) => a - b));
+  };
+  const between = (of: (reading: NodeReading) => Map<number, number>, q: number) =>
+    quantile(sumOf(pairs.map(([before]) => of(before))), sumOf(pairs.map(([, now]) => of(now))), q);
+  return {
+    fsyncP50: between((each) => each.fsync, 0.5),
+    fsyncP99: between((each) => each.fsync, 0.99),
+    lookupP50: between((each) => each.lookups, 0.5),
+    lookupP99: between((each) => each.lookups, 0.99),
+  };
+}
+
+/** Of each node that both readings have, and of these together; nothing if there is none. */
+function ratesBetween(before: Reading, now: Reading): Pick<TimePoint, "all" | "nodes"> {
+  const nodes: NodeRates[] = [];
+  const pairs: [NodeReading, NodeReading][] = [];
+  for (const [id, reading] of now.nodes ?? []) {
+    const old = before.nodes?.get(id);
+    const rates = old ? ratesOf(old, reading) : null;
+    if (!old || !rates) continue;
+    pairs.push([old, reading]);
+    nodes.push({ id, name: reading.name, ...rates });
+  }
+  if (nodes.length === 0) return {};
+  const sums = COUNTED.map((name) => [name, nodes.reduce((total, node) => total + node[name], 0)]);
+  const all = { ...(Object.fromEntries(sums) as Record<Counted, number>), ...quantiles(pairs) };
+  return { all, nodes: nodes.slice(0, NODES_MAX) };
+}
+
+export function readMetrics(text: string, atMs: number, nodes?: ReadonlyMap<string, NodeReading>): Reading {
   const samples: Sample[] = parseMetrics(text);
   const of = (name: string) => sum(samples, `carillon_${name}`);
   return {
@@ -90,6 +212,7 @@ export function readMetrics(text: string, atMs: number): Reading {
     lookups: buckets(samples, "carillon_lookup_seconds"),
     uptimeKey: of("log_written_bytes_total"),
     peers: readPeers(samples),
+    ...(nodes === undefined ? {} : { nodes }),
   };
 }
 
@@ -156,6 +279,7 @@ export function point(before: Reading, now: Reading, model: Model): TimePoint | 
     shardsWithoutLeader: model.shards.filter((shard) => shard.leader === null).length,
     shardsUnderReplicated: model.shards.filter((shard) => shard.replicas_live < shard.replicas_wanted).length,
     peers: peersBetween(before, now, seconds),
+    ...ratesBetween(before, now),
   };
 }
 

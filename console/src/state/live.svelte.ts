@@ -6,6 +6,7 @@
 import { Api } from "../api/client";
 import { Poll } from "../api/poll";
 import { asProblem, type Problem } from "../api/problem";
+import type { Metrics, Scope } from "../api/types";
 import { appendEvents, compareAt } from "../events/log";
 import { applyEvent, RESHAPES } from "../events/reducer";
 import { addSample, NO_SAMPLES, samplesUntil, type Samples } from "../events/samples";
@@ -17,7 +18,14 @@ import { applyAnswer, EMPTY, type Answer, type Model } from "../model/model";
 import { decodeRecording, encodeRecording, RECORDING_FORMAT, type Recording } from "../model/recording";
 import { DevCluster } from "./dev.svelte";
 import { Simulation } from "./sim.svelte";
-import { appendPoint, point, readMetrics, type Reading, type TimePoint } from "../model/timeline";
+import {
+  appendPoint,
+  nodeReadings,
+  point,
+  readMetrics,
+  type Reading,
+  type TimePoint,
+} from "../model/timeline";
 
 /** How often each resource is asked for, in milliseconds. */
 export const INTERVALS = {
@@ -48,6 +56,10 @@ export class Live {
   samples = $state.raw<Samples>(NO_SAMPLES);
   points = $state.raw<readonly TimePoint[]>([]);
   stream = $state.raw<StreamState>({ kind: "off" });
+  /** Whether the node that answers asks the others as well; older ones do not. */
+  scope = $state.raw<Scope>("node");
+  /** Set once its answers tell whether it does, or it could not be asked. */
+  isScopeKnown = $state(false);
   /** What each resource failed with last, until it is answered again. */
   failures = $state.raw<Readonly<Partial<Record<Resource, Problem>>>>({});
   /** The moment that is looked at; `null`: the present. */
@@ -63,6 +75,7 @@ export class Live {
   #stream: EventStream | undefined;
   #sampling = 0;
   #isMet = false;
+  #isScopeRefused = false;
   /** How to end what was found besides. */
   #ends: (() => void)[] = [];
   /** When the stream began, by the asked node's hybrid clock. */
@@ -143,8 +156,11 @@ export class Live {
     );
     this.#poll(
       "shards",
-      (signal) => this.api.shards(signal),
-      (value) => this.#answer({ kind: "shards", value }),
+      (signal) => this.api.shards(signal, this.scope),
+      (value) => {
+        this.#answer({ kind: "shards", value });
+        this.#widen(value.shards.some((shard) => shard.told_by !== undefined));
+      },
     );
     this.#poll(
       "keyspaces",
@@ -153,13 +169,17 @@ export class Live {
     );
     this.#poll(
       "decisions",
-      (signal) => this.api.decisions(false, signal),
+      (signal) => this.api.decisions(false, signal, this.scope),
       (value) => this.#answer({ kind: "decisions", value }),
     );
     this.#poll(
       "metrics",
-      (signal) => this.api.metrics(signal),
-      (text) => this.#metrics(text),
+      (signal) =>
+        Promise.all([
+          this.api.metrics(signal),
+          this.scope === "cluster" ? this.api.metricsOfAll(signal) : null,
+        ]),
+      ([text, all]) => this.#metrics(text, all),
     );
     const onVisibility = () => {
       for (const poll of this.#polls) poll.setHidden(document.hidden);
@@ -185,6 +205,15 @@ export class Live {
     if (surfaces.includes("sim")) this.#ends.push(this.sim.start());
     else this.sim.isMissing = true;
     if (surfaces.includes("dev")) this.#ends.push(this.dev.start());
+  }
+
+  /** Asks for the whole cluster from now on, if the node can: its answers say so. */
+  #widen(can: boolean): void {
+    this.isScopeKnown = true;
+    const scope = can && !this.#isScopeRefused ? "cluster" : "node";
+    if (scope === this.scope) return;
+    this.scope = scope;
+    this.refresh("shards", "decisions", "metrics");
   }
 
   /** Forgets all: another simulation has begun. */
@@ -282,8 +311,8 @@ export class Live {
     this.history = remember(this.history, model);
   }
 
-  #metrics(text: string): void {
-    const now = readMetrics(text, this.now());
+  #metrics(text: string, all: Metrics | null): void {
+    const now = readMetrics(text, this.now(), all === null ? undefined : nodeReadings(all));
     const next = this.#reading ? point(this.#reading, now, this.#present) : null;
     this.#reading = now;
     if (next) this.points = appendPoint(this.points, next);
@@ -302,7 +331,14 @@ export class Live {
         take(value);
       },
       onFailure: (error) => {
-        this.failures = { ...this.failures, [resource]: asProblem(error) };
+        const problem = asProblem(error);
+        // An older node has taken the place of the one that could: it is not tried again and again.
+        if (this.scope === "cluster" && (problem.status === 400 || problem.status === 404)) {
+          this.#isScopeRefused = true;
+          this.scope = "node";
+        }
+        this.isScopeKnown ||= resource === "shards";
+        this.failures = { ...this.failures, [resource]: problem };
       },
     });
     this.#polls.push(poll as Poll<unknown>);

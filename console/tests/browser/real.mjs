@@ -76,7 +76,67 @@ export async function checkReal(checks, browser) {
       await page.getByRole("button", { name: "Delete", exact: true }).click();
       await page.getByText("This key has no value").waitFor();
       equal((await fetch(`${base}/v1/kv/orders/order%2F00007`)).status, 404);
-      complaints();
+      quiet(complaints(isKnown));
+    });
+
+    await checks.check("real: what a key had ten seconds ago is found, though it is deleted", async () => {
+      await open("tour");
+      await put(base, "orders", "tower/1", "first");
+      await new Promise((done) => setTimeout(done, 10_500));
+      await put(base, "orders", "tower/1", "second");
+      await fetch(`${base}/v1/kv/orders/tower%2F1`, { method: "DELETE" });
+      await open("keys?keyspace=orders&key=tower/1");
+      await page.getByText("This key has no value").waitFor();
+      await page.getByRole("button", { name: "10 s ago" }).click();
+      await page.locator("pre", { hasText: "first" }).waitFor();
+      await page.getByRole("button", { name: "now", exact: true }).click();
+      const slider = page.getByLabel("Version", { exact: true });
+      holds((await slider.getAttribute("aria-valuetext"))?.endsWith("deleted"), "the newest is a deletion");
+      await slider.press("ArrowLeft");
+      await page.locator("pre", { hasText: "second" }).waitFor();
+      await slider.press("Home");
+      await page.locator("pre", { hasText: "first" }).waitFor();
+      quiet((await axe()).map((/** @type {string} */ each) => `history: ${each}`));
+      quiet(complaints(isKnown));
+    });
+
+    await checks.check("real: which shard is hot is seen at a node that does not lead it", async () => {
+      const { node_id } = await get("/v1/status");
+      const { shards } = await get("/v1/shards?keyspace=0");
+      const hot = shards.find((/** @type {any} */ shard) => shard.leader !== node_id);
+      let key = "";
+      for (let i = 1; key === "" && i <= 200; i++) {
+        const [route] = await get(`/v1/route/0/user:${i}?lookup=full`);
+        if (route.shard === hot.id) key = `user:${i}`;
+      }
+      holds(key !== "", `no key lies in shard ${hot.id}`);
+      let isOver = false;
+      const load = Array.from({ length: 6 }, async () => {
+        while (!isOver) await put(base, "0", key, "again");
+      });
+      try {
+        await open("shards?keyspace=0");
+        await page.locator("p.hot", { hasText: `Shard ${hot.id}` }).waitFor();
+        const first = page.getByRole("region", { name: "Table of shards" }).locator("tbody tr").first();
+        await first.getByText("hottest").waitFor();
+        equal((await first.locator("button").first().innerText()).trim(), String(hot.id), "the first row");
+        await page.getByRole("img", { name: `Shard ${hot.id} is the hottest` }).waitFor();
+        quiet((await axe()).map((/** @type {string} */ each) => `hot: ${each}`));
+      } finally {
+        isOver = true;
+        await Promise.allSettled(load);
+      }
+      quiet(complaints(isKnown));
+    });
+
+    await checks.check("real: rates of all nodes are shown, or of one", async () => {
+      await open("timeline");
+      await page.getByText("Requests a second of all nodes").waitFor();
+      await page.getByLabel("Nodes", { exact: true }).selectOption({ label: "node-2" });
+      await page.getByText("Requests a second of node-2").waitFor();
+      await open("cluster");
+      await page.getByText("about their shards, on all nodes").waitFor();
+      quiet(complaints(isKnown));
     });
 
     await checks.check("real: a value that somebody else has changed is not overwritten", async () => {
@@ -215,11 +275,11 @@ export async function checkReal(checks, browser) {
       complaints();
     });
 
-    await checks.check("real: a shard is split, and seen to be", async () => {
+    await checks.check("real: a shard is split at a node that does not lead it, and seen to be", async () => {
       const { node_id } = await get("/v1/status");
       const { shards } = await get("/v1/shards?keyspace=0");
-      const led = shards.find((/** @type {any} */ shard) => shard.leader === node_id);
-      await open(`shards?keyspace=0&shard=${led.id}`);
+      const other = shards.find((/** @type {any} */ shard) => shard.leader !== node_id);
+      await open(`shards?keyspace=0&shard=${other.id}`);
       await page.getByRole("button", { name: "Split…" }).click();
       await page.getByRole("button", { name: "Split", exact: true }).click();
       await page.waitForFunction(

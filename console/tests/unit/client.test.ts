@@ -25,6 +25,26 @@ async function failure(promise: Promise<unknown>): Promise<Problem> {
   return error as Problem;
 }
 
+describe("what is asked of all nodes", () => {
+  it("is asked so only where the node knows that", async () => {
+    const { requests, api } = recorder(json({ shards: [], decisions: [], nodes: [], next: null }));
+    await api.shards();
+    await api.decisions(true);
+    await api.shards(undefined, "cluster");
+    await api.decisions(false, undefined, "cluster");
+    await api.decisions(true, undefined, "cluster");
+    await api.metricsOfAll();
+    expect(requests.map(({ url }) => url)).toEqual([
+      "/v1/shards",
+      "/v1/decisions?dry=true",
+      "/v1/shards?scope=cluster",
+      "/v1/decisions?scope=cluster",
+      "/v1/decisions?dry=true&scope=cluster",
+      "/v1/metrics?scope=cluster",
+    ]);
+  });
+});
+
 describe("the client", () => {
   const api = new Api("", fetchFrom(WELL));
 

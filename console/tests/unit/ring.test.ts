@@ -148,6 +148,19 @@ describe("lookups on the ring", () => {
     }
   });
 
+  it("begin at the shard whose table is gone by, if the node says which", () => {
+    const [route] = routes(WELL, "catalog", "bell-7");
+    if (!route) throw new Error("no route");
+    const last = arcs.at(-1);
+    const begins_at = last?.shard.id ?? -1;
+    const path = waypoints({ ...route, begins_at }, asked, arcs, nodes);
+    expect(path[0]).toMatchObject({ shard: begins_at, node: asked, by: "begins" });
+    expect(path).toHaveLength(route.steps.length + 1);
+    for (const missing of [null, 9999]) {
+      expect(waypoints({ ...route, begins_at: missing }, asked, arcs, nodes)[0]?.by).toBe("asked");
+    }
+  });
+
   it("leave out what is not drawn", () => {
     const [route] = routes(WELL, "catalog", "bell-7");
     if (!route) throw new Error("no route");

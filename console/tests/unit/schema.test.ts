@@ -13,6 +13,8 @@ describe("the types of the API", () => {
     expectTypeOf<Schemas["Nodes"]>().toExtend<hand.Nodes>();
     expectTypeOf<Schemas["NodeAdminState"]>().toExtend<hand.NodeAdminState>();
     expectTypeOf<Schemas["Shards"]>().toExtend<hand.Shards>();
+    expectTypeOf<Schemas["History"]>().toExtend<hand.KeyHistory>();
+    expectTypeOf<Schemas["NodeMetrics"]>().toExtend<hand.Metrics>();
     expectTypeOf<Schemas["KeyspaceInfo"]>().toExtend<hand.Keyspace>();
     expectTypeOf<Schemas["Decisions"]>().toExtend<hand.Decisions>();
     expectTypeOf<Schemas["RouteStatus"]>().toExtend<Omit<hand.Route, "lookup" | "form">>();

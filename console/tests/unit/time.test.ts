@@ -4,8 +4,11 @@ import { COLUMNS_MAX, heatColumns } from "../../src/model/heatmap";
 import { buckets, parseMetrics, quantile, sum } from "../../src/model/metrics";
 import { BadRecording, decodeRecording, encodeRecording, RECORDING_FORMAT } from "../../src/model/recording";
 import { spread } from "../../src/model/spread";
+import type { NodeMetrics, ShardStatus } from "../../src/api/types";
+import { hottest, loadOf } from "../../src/model/load";
+import { shardsOf } from "../../src/model/model";
 import { addSample, NO_SAMPLES } from "../../src/events/samples";
-import { appendPoint, point, readMetrics } from "../../src/model/timeline";
+import { appendPoint, nodeReadings, NODES_MAX, point, readMetrics } from "../../src/model/timeline";
 import { answer, DOWN, event, modelOf, moment, SPLIT, WELL } from "./recording";
 
 describe("metrics", () => {
@@ -72,6 +75,69 @@ describe("the time line", () => {
       ),
     ).toBeNull();
     expect(point(reading(WELL), reading(WELL), modelOf(WELL))).toBeNull();
+  });
+
+  const node = (
+    id: string,
+    atMs: number,
+    commands: number,
+    fsync: number[],
+    uptimeMs = atMs,
+  ): NodeMetrics => ({
+    id,
+    name: `node ${id}`,
+    at_ms: atMs,
+    uptime_ms: uptimeMs,
+    numbers: { commands_total: commands, errors_total: 1 },
+    histograms: {
+      fsync_seconds: {
+        buckets: fsync.map((count, i) => [i + 1, count]),
+        sum: 1,
+        count: fsync.at(-1) ?? 0,
+      },
+    },
+  });
+  const twoReadings = (before: NodeMetrics[], now: NodeMetrics[]) =>
+    point(
+      { ...reading(WELL), nodes: nodeReadings({ nodes: before }) },
+      { ...reading(SPLIT), nodes: nodeReadings({ nodes: now }) },
+      modelOf(SPLIT),
+    );
+
+  it("has rates and quantiles of each node and of all", () => {
+    const found = twoReadings(
+      [node("a", 1000, 100, [0, 0]), node("b", 1000, 0, [5, 5])],
+      [node("a", 3000, 300, [10, 10]), node("b", 5000, 40, [5, 15])],
+    );
+    expect(found?.nodes?.map(({ id, name, commands }) => [id, name, commands])).toEqual([
+      ["a", "node a", 100],
+      ["b", "node b", 10],
+    ]);
+    expect(found?.all?.commands).toBe(110);
+    expect(found?.all?.errors).toBe(0);
+    // Ten fsyncs took up to 1 s and ten up to 2 s.
+    expect(found?.nodes?.map((each) => each.fsyncP99)).toEqual([0.99, 1.99]);
+    expect(found?.all?.fsyncP50).toBeCloseTo(1);
+    expect(found?.all?.fsyncP99).toBeCloseTo(1.98);
+    expect(found?.all?.lookupP50).toBeNull();
+  });
+
+  it("leaves out nodes that were restarted, or did not answer", () => {
+    const found = twoReadings(
+      [node("a", 1000, 100, [0]), node("b", 1000, 500, [9]), node("c", 1000, 0, [])],
+      [node("a", 2000, 101, [0]), node("b", 2000, 3, [1], 500)],
+    );
+    expect(found?.nodes?.map((each) => each.id)).toEqual(["a"]);
+    expect(twoReadings([], [node("a", 2000, 1, [])])?.all).toBeUndefined();
+    expect(point(reading(WELL), reading(SPLIT), modelOf(SPLIT))?.all).toBeUndefined();
+  });
+
+  it("keeps so many nodes one by one, and all together", () => {
+    const many = (atMs: number, commands: number) =>
+      Array.from({ length: NODES_MAX + 3 }, (_, i) => node(String(i), atMs, commands, []));
+    const found = twoReadings(many(1000, 0), many(2000, 1));
+    expect(found?.nodes).toHaveLength(NODES_MAX);
+    expect(found?.all?.commands).toBe(NODES_MAX + 3);
   });
 
   it("drops the oldest point", () => {
@@ -204,5 +270,45 @@ describe("recordings", () => {
   ])("that are none are refused: %s", (text, why) => {
     expect(() => decodeRecording(text)).toThrow(BadRecording);
     expect(() => decodeRecording(text)).toThrow(why);
+  });
+});
+
+describe("the load of shards", () => {
+  const busy = (reads: number, writes: number) => ({
+    load: { reads_per_second: reads, writes_per_second: writes, written_bytes_per_second: 7 },
+    told_by: "another node",
+    here: false,
+  });
+  const shards = shardsOf(modelOf(WELL), "0");
+  const [first, second, ...rest] = shards as [ShardStatus, ShardStatus, ...ShardStatus[]];
+
+  it("says which is the hottest, and how much of all it has", () => {
+    expect(loadOf(first)).toBeNull();
+    expect(hottest(shards)).toBeNull();
+    expect(hottest([{ ...first, ...busy(0, 0) }])).toBeNull();
+    const found = hottest([{ ...first, ...busy(10, 0) }, { ...second, ...busy(0, 30) }, ...rest]);
+    expect(found?.shard.id).toBe(second.id);
+    expect(found?.share).toBe(0.75);
+    expect(found?.load).toEqual({ reads: 0, writes: 30, requests: 30, bytes: 7 });
+  });
+
+  it("is drawn of shards of all nodes", () => {
+    const model = { ...modelOf(WELL), shards: [{ ...first, ...busy(10, 4) }, second] };
+    const cells = (heat: "requests" | "reads" | "writes") =>
+      heatColumns([model], "0", "equal", heat)[0]?.cells.map((cell) => cell.rate);
+    expect(cells("requests")).toEqual([14, null]);
+    expect(cells("reads")).toEqual([10, null]);
+    expect(cells("writes")).toEqual([4, null]);
+    const later = {
+      ...model,
+      atMs: model.atMs + 2000,
+      shards: model.shards.map((shard) => ({ ...shard, committed: shard.committed + 6 })),
+    };
+    const untold = {
+      ...later,
+      shards: later.shards.map((shard) => ({ ...shard, here: false, told_by: null })),
+    };
+    expect(heatColumns([model, later], "0", "equal")[1]?.cells[0]?.rate).toBe(3);
+    expect(heatColumns([model, untold], "0", "equal")[1]?.cells[0]?.rate).toBeNull();
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Api } from "../../src/api/client";
-import type { Decision, Keyspace, Route } from "../../src/api/types";
+import type { Decision, KeyChange, KeyHistory, Keyspace, Route } from "../../src/api/types";
 import { fromText, toText } from "../../src/model/bytes";
 import { EMPTY, nodeName } from "../../src/model/model";
 import { formatRoute, parseRoute } from "../../src/state/router.svelte";
@@ -17,6 +17,14 @@ import {
   parseValue,
   render,
 } from "../../src/views/keys/show";
+import {
+  fromVersions,
+  PAGES_MAX,
+  readHistory,
+  stateAt,
+  valueNow,
+  withPage,
+} from "../../src/views/keys/history";
 import { before, listVersions, VERSIONS_MAX } from "../../src/views/keys/versions";
 import { keysToTry, summarise } from "../../src/views/lookups/compare";
 import { filterShards, isTroubled, lagOf, placeOf, sortShards } from "../../src/views/shards/table";
@@ -276,6 +284,105 @@ describe("versions of a key", () => {
       Promise.resolve(new Response("", { headers: { "carillon-timestamp": "10" } })),
     );
     expect((await listVersions(stuck, "0", fromText("k"), newest("10"))).versions).toHaveLength(1);
+  });
+});
+
+describe("the history of a key", () => {
+  const page = (changes: KeyChange[], next: string | null = null, safePointMs = 0): KeyHistory => ({
+    changes,
+    next,
+    safe_point: "0",
+    safe_point_ms: safePointMs,
+  });
+  const put = (at: number, value: string, expires?: number): KeyChange => ({
+    what: "put",
+    at_ms: at,
+    version: String(at),
+    bytes: value.length,
+    value,
+    ...(expires === undefined ? {} : { expires_at_ms: expires }),
+  });
+  const deleted = (at: number): KeyChange => ({ what: "deleted", at_ms: at, version: String(at) });
+  const all = withPage(
+    null,
+    page([
+      put(60, "last", 90),
+      { what: "expired", at_ms: 50 },
+      put(40, "short", 50),
+      deleted(30),
+      put(20, "old"),
+    ]),
+  );
+
+  it("tells what it had at a moment", () => {
+    const had = (atMs: number) => {
+      const then = stateAt(all, atMs);
+      const change = "index" in then ? all.changes[then.index] : undefined;
+      return then.kind === "value" ? toText(change?.bytes ?? new Uint8Array()) : (change?.what ?? then.kind);
+    };
+    expect([70, 60, 55, 45, 35, 25, 10].map(had)).toEqual([
+      "last",
+      "last",
+      "expired",
+      "short",
+      "deleted",
+      "old",
+      "nothing-yet",
+    ]);
+  });
+
+  it("lets a value end that ended after it was read", () => {
+    expect(stateAt(all, 90)).toEqual({ kind: "none", index: 0 });
+    expect(valueNow(all, 89)).toMatchObject({ version: "60", etag: '"60"', expiresAtMs: 90 });
+    expect(valueNow(all, 90)).toBeNull();
+    expect(valueNow(withPage(null, page([deleted(30), put(20, "old")])), 99)).toBeNull();
+    expect(valueNow(withPage(null, page([])), 99)).toBeNull();
+  });
+
+  it("says of what nothing is known", () => {
+    expect(stateAt(withPage(null, page([put(60, "x")], "60")), 10).kind).toBe("not-read");
+    const collected = withPage(null, page([put(60, "x"), put(20, "kept")], null, 40));
+    expect(stateAt(collected, 30)).toEqual({ kind: "value", index: 1 });
+    expect(stateAt(collected, 10).kind).toBe("forgotten");
+    expect(collected.end).toContain("What was before is forgotten");
+    expect(all.end).toBe("It had no value before.");
+    expect(withPage(null, page([put(60, "x")], null, 40)).end).toContain("It had no value before, since");
+    expect(withPage(null, page([put(60, "x")], "60")).end).toBe("");
+  });
+
+  it("of an older node ends at a deletion", () => {
+    const value = (version: string) => ({
+      bytes: fromText("v"),
+      version,
+      expiresAtMs: null,
+      etag: null,
+      route: null,
+    });
+    const versions = [value(String(60n << 16n)), value(String(20n << 16n))];
+    const told = fromVersions({ versions, end: "deleted" });
+    expect(stateAt(told, 30)).toEqual({ kind: "value", index: 1 });
+    expect(stateAt(told, 10).kind).toBe("forgotten");
+    expect(stateAt(fromVersions({ versions, end: "first" }), 10).kind).toBe("nothing-yet");
+  });
+
+  it("is read page by page, back to a moment, with a bound", async () => {
+    const asked: string[] = [];
+    const endless = new Api("", (url) => {
+      asked.push(url);
+      const before = Number(/before=(\d+)/.exec(url)?.[1] ?? 1001);
+      return Promise.resolve(Response.json(page([put(before - 1, "v")], String(before - 1))));
+    });
+    const found = await readHistory(endless, "0", fromText("a/b"), { untilMs: 998 });
+    expect(found.changes.map((change) => change.atMs)).toEqual([1000, 999, 998]);
+    expect(asked.slice(0, 2)).toEqual([
+      "/v1/history/0/a%2Fb?limit=100",
+      "/v1/history/0/a%2Fb?limit=100&before=1000",
+    ]);
+    expect((await readHistory(endless, "0", fromText("k"))).changes).toHaveLength(1);
+    const bound = await readHistory(endless, "0", fromText("k"), { untilMs: 0 });
+    expect(bound.changes).toHaveLength(PAGES_MAX);
+    const more = await readHistory(endless, "0", fromText("k"), { list: bound });
+    expect(more.changes).toHaveLength(PAGES_MAX + 1);
   });
 });
 

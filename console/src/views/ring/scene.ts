@@ -123,7 +123,10 @@ export interface Waypoint {
   micros: number | null;
 }
 
-/** The places that a lookup comes by: the asking node, then each step. Steps to what is not drawn are left out. */
+/**
+ * The places that a lookup comes by: the shard whose table the asked node began with, or that node,
+ * then each step. Steps to what is not drawn are left out.
+ */
 export function waypoints(
   route: Route,
   start: string,
@@ -132,8 +135,13 @@ export function waypoints(
 ): Waypoint[] {
   const nodePoint = (id: string) => nodes.find((node) => node.id === id)?.point ?? null;
   const found: Waypoint[] = [];
-  const begin = nodePoint(start);
-  if (begin) found.push({ point: begin, shard: null, node: start, by: "asked", micros: null });
+  const first = route.begins_at ?? null;
+  const firstArc = first === null ? undefined : arcs.find(({ shard }) => shard.id === first);
+  const begin = firstArc ? pointAt(middle(firstArc), INNER) : nodePoint(start);
+  if (begin) {
+    const shard = firstArc ? first : null;
+    found.push({ point: begin, shard, node: start, by: shard === null ? "asked" : "begins", micros: null });
+  }
   for (const step of route.steps) {
     const arc = step.shard === 0 ? undefined : arcs.find(({ shard }) => shard.id === step.shard);
     const point = arc ? pointAt(middle(arc), INNER) : nodePoint(step.node);
@@ -160,6 +168,7 @@ export function explainBy(by: string): string {
   }
   const words: Record<string, string> = {
     asked: "the node that was asked",
+    begins: "the node that was asked begins with the table of this shard",
     "full table": "full table: the node knows every shard",
     image: "remembered: this owner was found before",
     bucket: "bucket: computed from the size of the table",

@@ -1,10 +1,23 @@
 /** Filtering and sorting of shards. */
 
 import type { ShardStatus } from "../../api/types";
-import { arcStart, isMoving } from "../../model/model";
+import { loadOf } from "../../model/load";
+import { arcStart, isKnown, isMoving } from "../../model/model";
 import { fromHex, printable } from "../../model/bytes";
 
-export const COLUMNS = ["id", "keyspace", "place", "keys", "bytes", "leader", "generation", "lag"] as const;
+export const COLUMNS = [
+  "id",
+  "keyspace",
+  "place",
+  "requests",
+  "reads",
+  "writes",
+  "keys",
+  "bytes",
+  "leader",
+  "generation",
+  "lag",
+] as const;
 export type Column = (typeof COLUMNS)[number];
 export const SHOWS = ["all", "troubled", "moving"] as const;
 export type Show = (typeof SHOWS)[number];
@@ -74,8 +87,11 @@ export function sortShards(
     id: (shard) => shard.id,
     keyspace: (shard) => shard.keyspace,
     place: (shard) => `${shard.keyspace ?? ""}\0${arcStart(shard)}`,
-    keys: (shard) => shard.keys,
-    bytes: (shard) => shard.bytes,
+    requests: (shard) => loadOf(shard)?.requests ?? null,
+    reads: (shard) => loadOf(shard)?.reads ?? null,
+    writes: (shard) => loadOf(shard)?.writes ?? null,
+    keys: (shard) => (isKnown(shard) ? shard.keys : null),
+    bytes: (shard) => (isKnown(shard) ? shard.bytes : null),
     leader: (shard) => leaderName(shard.leader),
     generation: (shard) => shard.generation,
     lag: lagOf,
