@@ -2,10 +2,14 @@
 //! connection beside scripts: real processes. That replies are Redis's is for the differential
 //! suite.
 
+use harness::cluster::Cluster;
 use harness::node::Node;
 use harness::resp::Connection;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
+/// The SHA1 of `return 1`, and of `return 2`.
+const ONE: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+const TWO: &str = "7f923f79fe76194c868d7e1d0820de36700eb649";
 
 #[track_caller]
 fn ask(connection: &mut Connection, words: &[&str]) -> String {
@@ -37,17 +41,73 @@ fn a_transaction_that_is_not_done_changes_neither_libraries_nor_the_connection()
         &["FUNCTION", "LOAD", &load],
         &["FCALL", "fa", "1", "n"],
         &["CLIENT", "SETNAME", "me"],
+        &["SCRIPT", "LOAD", "return 1"],
+        &["EVAL", "return 2", "0"],
+        &["EVALSHA", TWO, "0"],
         &["SUBSCRIBE", "c"],
     ];
     assert_eq!(exec(&mut connection, commands), "nil");
+    assert_eq!(ask(&mut other, &["SCRIPT", "EXISTS", ONE, TWO]), ":0 :0");
     assert_eq!(ask(&mut other, &["FUNCTION", "LIST"]), "");
     assert_eq!(ask(&mut other, &["PUBLISH", "c", "m"]), ":0");
     assert_eq!(ask(&mut connection, &["CLIENT", "GETNAME"]), "nil");
     assert_eq!(ask(&mut other, &["GET", "n"]), "5");
     // The same without what has changed.
-    assert_eq!(exec(&mut connection, &commands[..3]), "a :6 +OK");
+    let done = format!("a :6 +OK {ONE} :2 :2");
+    assert_eq!(exec(&mut connection, &commands[..6]), done);
+    assert_eq!(ask(&mut other, &["SCRIPT", "EXISTS", ONE, TWO]), ":1 :1");
     assert_eq!(ask(&mut other, &["FCALL", "fa", "1", "n"]), ":7");
     assert_eq!(ask(&mut connection, &["CLIENT", "GETNAME"]), "me");
+}
+
+/// As Redis, which knows the function by then.
+#[test]
+fn a_wrong_call_of_a_function_that_the_transaction_has_loaded_says_what_is_wrong() {
+    let node = Node::alone_and_ready(PROGRAM, "exec_wrong_call", &["--durability", "memory"]);
+    let mut connection = node.connect();
+    let load = library("w", "return 1");
+    let commands: &[&[&str]] = &[
+        &["FCALL", "fw", "x"],
+        &["FUNCTION", "LOAD", &load],
+        &["FCALL", "fw", "x"],
+        &["FCALL", "fw", "2", "k"],
+        &["FCALL", "fw", "-1"],
+        &["FCALL", "other", "x"],
+        &["FUNCTION", "DELETE", "w"],
+        &["FCALL", "fw", "x"],
+    ];
+    let unknown = "-ERR Function not found";
+    let expected = format!(
+        "{unknown} w -ERR Bad number of keys provided -ERR Number of keys can't be greater than \
+         number of args -ERR Number of keys can't be negative {unknown} +OK {unknown}"
+    );
+    assert_eq!(exec(&mut connection, commands), expected);
+}
+
+/// Whether a key that is written blindly was there is asked of its leader, once.
+#[test]
+fn scans_behind_blind_writes_are_answered_at_nodes_that_do_not_lead_them() {
+    let cluster = Cluster::start(PROGRAM, "exec_blind", 3, &[], &["0"]);
+    let set_and_count = "redis.call('SET', KEYS[1], 1) return redis.call('DBSIZE')";
+    let undeclared = "redis.call('SET', ARGV[1], 1) return redis.call('DBSIZE')";
+    assert_eq!(ask(&mut cluster.nodes[0].connect(), &["FLUSHALL"]), "+OK");
+    for key in ["a", "b", "c", "d"] {
+        let [one, two] = ["1", "2"].map(|end| format!("{key}{end}"));
+        for node in &cluster.nodes {
+            let mut connection = node.connect();
+            // New keys, then keys that are there.
+            for [first, then, last] in [[1, 2, 3], [3, 3, 3]] {
+                let first = format!(":{first}");
+                assert_eq!(ask(&mut connection, &["EVAL", undeclared, "0", key]), first);
+                assert_eq!(ask(&mut connection, &["EVAL", set_and_count, "1", key]), first);
+                let commands: &[&[&str]] =
+                    &[&["SET", &one, "1"], &["GET", &one], &["DBSIZE"], &["SET", &two, "1"]];
+                assert_eq!(exec(&mut connection, commands), format!("+OK 1 :{then} +OK"));
+                assert_eq!(ask(&mut connection, &["DBSIZE"]), format!(":{last}"));
+            }
+            assert_eq!(ask(&mut connection, &["DEL", key, &one, &two]), ":3");
+        }
+    }
 }
 
 /// Each sees its own library within its EXEC; what stays is one of them, and every reply says

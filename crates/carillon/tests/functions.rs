@@ -182,6 +182,12 @@ fn script_of_any_member_is_found_on_all_nodes_until_one_flushes() {
         let sha = clients[loader].ask(&["SCRIPT", "LOAD", &script]);
         let exist = clients[(loader + 1) % NODES].ask(&["SCRIPT", "EXISTS", &sha, "x", unknown]);
         assert_eq!(exist, ":1 :0 :0");
+        // Within EXEC as well, of a node that has not had it.
+        let other = &mut clients[(loader + 3) % NODES];
+        for words in [&["MULTI"][..], &["SET", "n", "1"], &["EVALSHA", &sha, "0"]] {
+            assert!(["+OK", "+QUEUED"].contains(&&*other.ask(words)), "{words:?}");
+        }
+        assert_eq!(other.ask(&["EXEC"]), format!("+OK :{loader}"));
         assert_eq!(clients[(loader + 2) % NODES].ask(&["SCRIPT", "SHOW", &sha]), script);
         for client in &mut clients {
             assert_eq!(client.ask(&["EVALSHA", &sha, "0"]), format!(":{loader}"));

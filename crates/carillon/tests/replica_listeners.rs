@@ -12,6 +12,7 @@ use harness::resp::{Connection, TextReply};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
 const NODES: usize = 3;
 const KEYS: usize = 60;
+const READ: &str = "return redis.call('GET', KEYS[1])";
 
 struct Cluster {
     /// Before their directory: dropped first.
@@ -165,13 +166,21 @@ fn replicas_read_what_was_written_and_send_writes_to_masters() {
                 assert!(moved.starts_with("-MOVED ") && masters.contains_key(&port), "{moved}");
                 (ask(masters.get_mut(&port).unwrap(), &write) == "+OK").then_some(())
             });
-            assert!(ask(&mut writer, &["GET", &key]).starts_with("-MOVED "));
+            let no_writes = format!("#!lua flags=no-writes\n{READ}");
+            for words in [
+                &["GET", &key][..],
+                &["EVAL_RO", READ, "1", &key],
+                &["EVAL", &no_writes, "1", &key],
+                &["EVAL", READ, "1", &key],
+            ] {
+                let moved = ask(&mut writer, words);
+                assert!(moved.starts_with("-MOVED "), "{words:?}: {moved}");
+            }
             // Linearizable, at every one, without a word.
             assert_eq!(ask(replica, &["GET", &key]), value);
-            assert_eq!(
-                ask(replica, &["EVAL_RO", "return redis.call('GET', KEYS[1])", "1", &key]),
-                value
-            );
+            assert_eq!(ask(replica, &["EVAL_RO", READ, "1", &key]), value);
+            // Whether it writes is known by its flags.
+            assert_eq!(ask(replica, &["EVAL", &no_writes, "1", &key]), value);
         }
     }
     let counts = |replicas: &mut [Connection]| -> usize {

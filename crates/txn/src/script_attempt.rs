@@ -33,6 +33,8 @@ pub struct ScriptAttempt {
     before: Option<ConflictRetry>,
     /// Keys to be read before it runs.
     wanted: Vec<Bytes>,
+    /// How many keys it knew when it last ran and lacked some.
+    knew: Option<usize>,
 }
 
 /// How what a script has written is done.
@@ -112,7 +114,7 @@ impl AttemptOutcome {
 impl ScriptAttempt {
     /// The first one of a script that came or left its queue then, and declares these keys.
     pub fn first(keys: Vec<Bytes>, since: BootNanos) -> Self {
-        Self { since, before: None, wanted: keys }
+        Self { since, before: None, wanted: keys, knew: None }
     }
 
     /// When it came, or had left its queue.
@@ -145,6 +147,18 @@ impl ScriptAttempt {
         let wanted = std::mem::take(&mut self.wanted);
         let must = self.reserved_as().is_some() || wanted.iter().any(|key| is_elsewhere(key));
         (must && !wanted.is_empty()).then_some(wanted)
+    }
+
+    /// It runs again, and knows so many keys. False: it has learnt nothing since it lacked some, and
+    /// would begin again for ever.
+    #[must_use]
+    pub fn has_learnt(&mut self, knows: usize) -> bool {
+        self.knew.take().is_none_or(|knew| knows > knew)
+    }
+
+    /// It lacks keys beside those that it knows: it runs again when they are read.
+    pub fn lacks_keys(&mut self, knows: usize) {
+        self.knew = Some(knows);
     }
 
     /// How what it has written is done.
@@ -189,7 +203,7 @@ impl ScriptAttempt {
         let reserved_as = self.reserved_as();
         let reserved_as = reserved_as.or_else(|| (took >= RESERVE_AFTER_NANOS).then(name));
         self.before = Some(ConflictRetry { since: self.since, key: Some(key), reserved_as });
-        self.wanted = read;
+        (self.wanted, self.knew) = (read, None);
         Ok(())
     }
 
@@ -197,7 +211,7 @@ impl ScriptAttempt {
     /// there is then. That is no conflict. Whether there is time left.
     #[must_use]
     pub fn reroute(&mut self, wanted: Vec<Bytes>, (now, timeout): (BootNanos, BootNanos)) -> bool {
-        self.wanted = wanted;
+        (self.wanted, self.knew) = (wanted, None);
         now.saturating_sub(self.since) < timeout
     }
 }
@@ -340,6 +354,23 @@ mod tests {
         assert_eq!(attempt.clone().reads_first(|_| false), None);
         assert_eq!(attempt.reads_first(|key| key == b"n"), Some(keys(&["a", "n"])));
         assert_eq!(attempt.reads_first(|_| true), None, "it has them");
+    }
+
+    #[test]
+    fn script_begins_again_only_when_it_has_learnt_something() {
+        let mut attempt = ScriptAttempt::first(Vec::new(), 1_000);
+        assert!(attempt.has_learnt(0), "it has not run");
+        attempt.lacks_keys(0);
+        assert!(attempt.has_learnt(1));
+        attempt.lacks_keys(1);
+        assert!(!attempt.has_learnt(1), "it would lack the same again");
+        attempt.lacks_keys(1);
+        let retried =
+            attempt.retry(Box::from(*b"a"), Vec::new(), (1_001, TIMEOUT), || Timestamp(7));
+        assert_eq!(retried, Ok(()));
+        assert!(attempt.has_learnt(0), "it has forgotten what it had read");
+        attempt.lacks_keys(9);
+        assert!(attempt.reroute(Vec::new(), (1_001, TIMEOUT)) && attempt.has_learnt(0));
     }
 
     #[test]

@@ -58,8 +58,8 @@ pub use request::{
     Request, Restore, ScriptCall, ScriptName, ScriptRequest, Transfer, Wait,
 };
 pub use scripted::{
-    ScriptedCommand, called_function, changes_scripts, flushes, is_script, needs_memory,
-    spans_keyspaces,
+    ScriptedCommand, called_function, called_script, changes_scripts, flushes, is_script,
+    needs_memory, spans_keyspaces,
 };
 pub use session::{FIRST_KEYSPACE, Peer, Session};
 pub use stats::{BUCKETS, CommandCalls, SlowCommand};

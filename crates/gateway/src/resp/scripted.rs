@@ -73,6 +73,12 @@ pub fn changes_scripts(args: Args<'_>) -> bool {
     table::lookup(args).ok().filter(changes).is_some()
 }
 
+/// The SHA1 by which a command calls a script.
+pub fn called_script<'a>(args: Args<'a>) -> Option<&'a [u8]> {
+    let calls = |spec: &&table::CommandSpec| ["evalsha", "evalsha_ro"].contains(&spec.name);
+    table::lookup(args).ok().filter(calls).and_then(|_| args.get(1))
+}
+
 /// The function that a command calls.
 pub fn called_function<'a>(args: Args<'a>) -> Option<&'a [u8]> {
     let calls = |spec: &&table::CommandSpec| ["fcall", "fcall_ro"].contains(&spec.name);

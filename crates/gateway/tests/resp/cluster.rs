@@ -132,6 +132,12 @@ fn listener_for_replicas_answers_as_one() {
     let line = format!("{own} 10.0.0.1:7000@7600 myself,slave {b} 0 0 4 connected\n");
     assert!(nodes.contains(&line), "{nodes}");
     assert_eq!(nodes.matches("myself").count(), 1, "{nodes}");
+    // The third node is down: its listener is shown as failed, and asked for nothing.
+    let failed = "10.0.0.1:7002@7600 slave,fail ";
+    assert!(nodes.contains(failed), "{nodes}");
+    let (slots, shards) = (said("CLUSTER SLOTS").1, said("CLUSTER SHARDS").1);
+    assert!(slots.contains(":7000\r\n") && !slots.contains(":7002\r\n"), "{slots}");
+    assert!(shards.contains(":7002\r\n") && shards.contains("failed"), "{shards}");
     let read_only = "-READONLY You can't write against a read only replica.\r\n";
     for line in ["FLUSHALL", "FLUSHDB ASYNC", "FUNCTION FLUSH", "FUNCTION DELETE x"] {
         assert_eq!(said(line).1, read_only, "{line}");
@@ -171,13 +177,9 @@ fn id(last: char) -> String {
 
 #[test]
 fn slots_name_each_leader_first_alone() {
-    let (a, b, c) = (
-        format!("10.0.0.1 6379 {}", id('a')),
-        format!("10.0.0.1 6380 {}", id('b')),
-        format!("10.0.0.1 6381 {}", id('c')),
-    );
-    let expected =
-        format!("0 0 {a} 200 200 {b} 1 99 {a} {b} {c} 100 199 {a} {b} {c} 201 16383 {b} {a} {c} ");
+    // The third node is down, and left out.
+    let (a, b) = (format!("10.0.0.1 6379 {}", id('a')), format!("10.0.0.1 6380 {}", id('b')));
+    let expected = format!("0 0 {a} 200 200 {b} 1 99 {a} {b} 100 199 {a} {b} 201 16383 {b} {a} ");
     assert_eq!(words("CLUSTER SLOTS"), expected);
     let first = said("CLUSTER SLOTS");
     let entry = format!(

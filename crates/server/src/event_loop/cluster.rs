@@ -128,15 +128,20 @@ impl EventLoop {
             _ => return None,
         }
         let slot = slots.first?;
+        let is_read = match request {
+            Request::Read(_) => true,
+            Request::Script(call) if session.is_replica() && reads_here => {
+                // What is not known here is looked for first.
+                call.read_only || self.runtime.scripts.only_reads(call.name).unwrap_or(true)
+            }
+            _ => false,
+        };
         match (slots.differ, request) {
             // A script may touch any keys, and in mode cluster as well.
             (true, Request::Script(_)) => None,
-            (_, Request::Script(call)) if call.read_only && session.is_replica() && reads_here => {
-                None
-            }
             (true, _) if self.config.resp_mode == Mode::Any => None,
             (true, _) => Some(CROSS_SLOT.into()),
-            (false, Request::Read(_)) => {
+            (false, _) if is_read => {
                 let now = boot_nanos();
                 redirects.writes.trim(now);
                 let follows = redirects.writes.has(route.place_of_slot(slot), now);

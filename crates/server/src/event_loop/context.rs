@@ -13,6 +13,7 @@ use super::topology;
 use super::unread::Unread;
 use crate::config::Config;
 use crate::runtime::NodeRuntime;
+use crate::scripts::Draft;
 use api::Overview;
 use gateway::resp::{
     ClientFacts, ClusterFacts, CommandCalls, Context, Facts, KeyspaceFacts, LiveSetting, Mode,
@@ -98,6 +99,8 @@ pub(crate) struct CommandContext<'a> {
     pub now: Timestamp,
     /// The connection that asks.
     pub id: u64,
+    /// The functions as an EXEC sees them, if one runs it.
+    pub draft: Option<&'a Draft>,
 }
 
 impl CommandContext<'_> {
@@ -159,7 +162,8 @@ impl Context for CommandContext<'_> {
     }
 
     fn has_function(&self, name: &[u8]) -> bool {
-        self.runtime.scripts.libraries.find(name).is_some()
+        let scripts = &self.runtime.scripts;
+        self.draft.unwrap_or(&Draft::default()).has_function(scripts, name)
     }
 
     fn may_limit_appends(&self) -> bool {

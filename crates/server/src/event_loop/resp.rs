@@ -224,6 +224,7 @@ impl EventLoop {
             texts: &self.texts,
             now: self.now,
             id: connection.id,
+            draft: None,
         }
     }
 
@@ -297,7 +298,10 @@ impl EventLoop {
             }
             request @ Request::Script(_) if !session.has_transaction() => {
                 match self.redirect_for(connection, session, &request) {
-                    Some(text) => self.refuse(connection, session, &text, muted),
+                    Some(text) => {
+                        connection.next.has_asked_others = false;
+                        self.refuse(connection, session, &text, muted)
+                    }
                     None if connection.tracking.is_some()
                         && !self.hold_keys(
                             at,

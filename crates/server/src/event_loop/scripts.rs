@@ -168,7 +168,11 @@ impl EventLoop {
             watched: watched.keys().map(|(key, seen)| (key.into(), seen)).collect(),
         }));
         let job = Job::without_arguments(program, caller);
+        let unknown = scripts::unknown_scripts(&self.runtime, queue);
         match scripts::needs_news(&self.runtime, queue) {
+            needs_news if !unknown.is_empty() => {
+                scripts::push_with_scripts(&self.runtime, unknown, needs_news, job);
+            }
             true => scripts::push_with_news(&self.runtime, job),
             false => self.scripts.push((RunsAt::Anywhere, job)),
         }

@@ -145,6 +145,22 @@ impl ScriptCache {
     /// # Errors
     /// [`NoScript::Malformed`].
     pub fn add(&self, source: &[u8]) -> Result<Arc<Script>, NoScript> {
+        let (script, is_new) = self.known_or_new(source)?;
+        if is_new {
+            self.put(&script);
+        }
+        Ok(script)
+    }
+
+    /// The script of this source, which is not remembered for that.
+    ///
+    /// # Errors
+    /// [`NoScript::Malformed`].
+    pub fn of(&self, source: &[u8]) -> Result<Arc<Script>, NoScript> {
+        self.known_or_new(source).map(|(script, _)| script)
+    }
+
+    fn known_or_new(&self, source: &[u8]) -> Result<(Arc<Script>, bool), NoScript> {
         if source.len() > SOURCE_BYTES_MAX {
             return Err(NoScript::Malformed(format!(
                 "ERR the script has {} bytes, and at most {SOURCE_BYTES_MAX} are compiled; nothing \
@@ -154,15 +170,13 @@ impl ScriptCache {
         }
         let sha = Sha1Hex::of(source);
         if let Some(script) = self.get(&sha) {
-            return Ok(script);
+            return Ok((script, false));
         }
         let flags = ScriptFlags::parse(source).map_err(NoScript::Malformed)?;
-        let script = Arc::new(Script { sha, source: source.into(), flags });
-        self.all.lock().add(&script, self.bytes_max);
-        Ok(script)
+        Ok((Arc::new(Script { sha, source: source.into(), flags }), true))
     }
 
-    /// Remembers a script that was remembered before.
+    /// Remembers a script.
     pub fn put(&self, script: &Arc<Script>) {
         self.all.lock().add(script, self.bytes_max);
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use command::Sink as _;
-use gateway::resp::{RespWriter, ScriptCall, ScriptedCommand};
+use gateway::resp::{RespWriter, ScriptCall, ScriptName, ScriptedCommand};
 use lua::Stopped;
 use node::routing::route::Route;
 
 use super::Scripts;
-use super::cache::{ExecProgram, NoScript};
+use super::cache::{ExecProgram, NoScript, Program};
 use super::exec_changes::Draft;
 use super::exec_reply::{Filling, Gap, Gaps};
 use super::host::{Queued, ScriptHost};
@@ -82,7 +82,7 @@ impl Runner {
         if draft.has_changed_libraries() {
             self.has_used_draft();
         }
-        draft.end(&mut gaps);
+        draft.end(&mut reply, &mut gaps);
         reply.gaps = (!gaps.all.is_empty()).then(|| Box::new(gaps));
         reply.selected = selected.map(|route| route.keyspace.name.clone());
         Ran::Ended(reply)
@@ -110,7 +110,13 @@ impl Runner {
         let read_only = call.read_only || program.flags().no_writes;
         let (keys, args, selected) = (&call.keys[..], &call.args[..], all.selected.clone());
         let called = Called { program: &program, keys, args, read_only, selected };
-        match self.execute_script(job, &called, ground).0 {
+        let (ran, _) = self.execute_script(job, &called, ground);
+        if let (ScriptName::Source(_), Program::Script(script)) = (call.name, &program)
+            && self.interpreter.has(&script.sha)
+        {
+            all.draft.remember(script);
+        }
+        match ran {
             Ran::Ended(mut reply) | Ran::Refused(mut reply) => {
                 all.reply.bytes.append(&mut reply.bytes);
                 all.reply.messages.append(&mut reply.messages);
@@ -125,11 +131,11 @@ impl Runner {
 
     /// SCRIPT LOAD among them.
     fn load_queued(&mut self, job: &Job, source: &[u8], all: &mut Progress) {
-        let added = self.runtime.scripts.cache.add(source).map_err(|why| match why {
+        let script = self.runtime.scripts.cache.of(source).map_err(|why| match why {
             NoScript::Malformed(text) => text,
             NoScript::Unknown(_) => unreachable!("its source is known"),
         });
-        let loaded = added.and_then(|script| self.load(&script).map(|()| script));
+        let loaded = script.and_then(|script| self.load(&script).map(|()| script));
         let mut writer = RespWriter::new(&mut all.reply.bytes, job.version);
         match loaded {
             Ok(script) => {

@@ -11,17 +11,21 @@
 //! catalogue has the last word: another client may have changed the libraries since. Then that one
 //! change is an error among the replies, as a failed command within EXEC is, and all else is done.
 //!
+//! The draft also has the scripts that were loaded or called by their source. This node remembers
+//! them when the transaction is done.
+//!
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | changes of one EXEC | [`CHANGES_MAX`] | EXEC is refused, nothing is done |
 //! | bytes of the draft's libraries | as of the catalogue's | that change is an error |
+//! | scripts that others are asked for | [`UNKNOWN_MAX`] | the rest is looked for here only |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use command::Sink as _;
 use gateway::resp::{LibraryRequest, Mode, Queue, RespWriter, Restore, ScriptName, Version};
-use gateway::resp::{called_function, changes_scripts};
+use gateway::resp::{called_function, called_script, changes_scripts};
 use keyspace::catalogue::{Libraries, Library, LibraryOp, RestorePolicy};
 use lua::Sha1Hex;
 use lua::library::dump;
@@ -32,11 +36,13 @@ use super::exec_reply::{Filling, Gaps};
 use super::host::{Halt, Queued, ScriptHost};
 use super::job::{Job, JobReply};
 use super::libraries::{self, Known, follow, not_changed_text, not_followed};
-use super::{NO_FUNCTION, NO_SCRIPT, Scripts, kill_elsewhere};
+use super::{NO_FUNCTION, NO_SCRIPT, Scripts, fetch_all, kill_elsewhere};
 use crate::runtime::NodeRuntime;
 
 /// Changes that one EXEC may make.
 pub const CHANGES_MAX: usize = 128;
+/// Scripts that other members are asked for before one EXEC.
+const UNKNOWN_MAX: usize = 1024;
 
 /// The error of SCRIPT KILL and FUNCTION KILL when nothing runs.
 pub const NOT_BUSY: &str = "NOTBUSY No scripts in execution right now.";
@@ -181,8 +187,10 @@ pub fn kill(
 pub struct Draft {
     /// The libraries, if a command has changed them.
     libraries: Option<Arc<Known>>,
-    /// The scripts that commands have named since one of them has flushed all.
-    scripts: Option<BTreeMap<Sha1Hex, Arc<Script>>>,
+    /// The scripts whose source commands have had, since one of them has flushed all.
+    scripts: BTreeMap<Sha1Hex, Arc<Script>>,
+    /// Whether one has.
+    has_flushed_scripts: bool,
 }
 
 impl Draft {
@@ -202,33 +210,31 @@ impl Draft {
 
     /// The script of this SHA1.
     pub fn script(&self, scripts: &Scripts, sha: &Sha1Hex) -> Option<Arc<Script>> {
-        match &self.scripts {
-            Some(known) => known.get(sha).cloned(),
-            None => scripts.cache.get(sha),
-        }
+        let own = self.scripts.get(sha).cloned();
+        own.or_else(|| scripts.cache.get(sha).filter(|_| !self.has_flushed_scripts))
     }
 
-    /// A script is remembered.
+    /// A script is remembered: by this node when the transaction is done.
     pub fn remember(&mut self, script: &Arc<Script>) {
-        if let Some(known) = &mut self.scripts {
-            known.insert(script.sha, script.clone());
-        }
+        self.scripts.insert(script.sha, script.clone());
+    }
+
+    /// Whether there is a function of this name.
+    pub fn has_function(&self, scripts: &Scripts, name: &[u8]) -> bool {
+        self.known(scripts).find(name).is_some()
     }
 
     /// What a call names.
     ///
     /// # Errors
     /// The reply.
-    pub fn find(&mut self, scripts: &Scripts, name: ScriptName<'_>) -> Result<Program, String> {
+    pub fn find(&self, scripts: &Scripts, name: ScriptName<'_>) -> Result<Program, String> {
         match name {
             ScriptName::Function(name) => {
                 self.known(scripts).find(name).ok_or_else(|| NO_FUNCTION.into())
             }
-            ScriptName::Source(source) => match scripts.cache.add(source) {
-                Ok(script) => {
-                    self.remember(&script);
-                    Ok(Program::Script(script))
-                }
+            ScriptName::Source(source) => match scripts.cache.of(source) {
+                Ok(script) => Ok(Program::Script(script)),
                 Err(NoScript::Malformed(text)) => Err(text),
                 Err(NoScript::Unknown(_)) => unreachable!("its source is known"),
             },
@@ -243,7 +249,10 @@ impl Draft {
     /// only later.
     pub fn change(&mut self, scripts: &Scripts, change: &Change) {
         match change {
-            Change::FlushScripts { .. } => self.scripts = Some(BTreeMap::new()),
+            Change::FlushScripts { .. } => {
+                self.scripts.clear();
+                self.has_flushed_scripts = true;
+            }
             Change::Kill { .. } => {}
             change => {
                 let known = self.known(scripts);
@@ -255,14 +264,19 @@ impl Draft {
         }
     }
 
-    /// The EXEC has ended: the last flush of scripts is followed by what was remembered since.
-    pub fn end(self, gaps: &mut Gaps) {
-        let Some(known) = self.scripts else { return };
+    /// The EXEC has ended: the scripts that were remembered come with its reply, or behind the last
+    /// flush of scripts.
+    pub fn end(self, reply: &mut JobReply, gaps: &mut Gaps) {
+        let known = self.scripts.into_values().collect();
+        if !self.has_flushed_scripts {
+            reply.scripts = known;
+            return;
+        }
         for gap in gaps.all.iter_mut().rev() {
             if let Filling::Change(change) = &mut gap.filling
                 && let Change::FlushScripts { then } = &mut **change
             {
-                *then = known.into_values().collect();
+                *then = known;
                 return;
             }
         }
@@ -312,6 +326,32 @@ pub fn needs_news(runtime: &NodeRuntime, queue: &Queue) -> bool {
         changes_scripts(args)
             || runtime.peers.is_some() && called_function(args).is_some_and(is_unknown)
     })
+}
+
+/// Scripts that an EXEC calls by their SHA1 and this node does not know: the first of them.
+pub fn unknown_scripts(runtime: &NodeRuntime, queue: &Queue) -> Vec<Sha1Hex> {
+    if runtime.peers.is_none() {
+        return Vec::new();
+    }
+    let called = queue.commands().filter_map(called_script).filter_map(Sha1Hex::parse);
+    let unknown: BTreeSet<_> =
+        called.filter(|sha| runtime.scripts.cache.get(sha).is_none()).collect();
+    unknown.into_iter().take(UNKNOWN_MAX).collect()
+}
+
+/// Has an EXEC run when other members were asked for these scripts, and with the catalogue's news
+/// if it needs them.
+pub fn push_with_scripts(
+    runtime: &Arc<NodeRuntime>,
+    unknown: Vec<Sha1Hex>,
+    needs_news: bool,
+    job: Job,
+) {
+    let again = runtime.clone();
+    fetch_all(runtime, unknown, move |_| match needs_news {
+        true => push_with_news(&again, job),
+        false => again.scripts.push(job),
+    });
 }
 
 /// Has an EXEC run when this node knows all that the catalogue has now.

@@ -306,6 +306,7 @@ impl<'a> ScriptHost<'a> {
             // Time stands still for it, also when it runs again.
             now: self.ground.copy.began(),
             id: 0,
+            draft: None,
         }
     }
 
@@ -328,7 +329,7 @@ impl<'a> ScriptHost<'a> {
         if concerns_connection(args) {
             return Queued::Connection;
         }
-        let context = self.context();
+        let context = CommandContext { draft: Some(draft), ..self.context() };
         self.set_session(version);
         match self.workspace.session.translate_queued(args, &context, reply) {
             Request::Script(call) => Queued::Script(call),

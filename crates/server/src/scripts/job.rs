@@ -9,7 +9,7 @@ use keyspace::{KeyspaceId, NodeId, ShardId};
 use node::replica::entry::Waiter;
 use node::replica::read::ReadTime;
 
-use super::cache::Program;
+use super::cache::{Program, Script};
 use super::counts::Outcome;
 use super::exec_reply::Gaps;
 use super::forward::{self, ForwardedReply};
@@ -127,14 +127,16 @@ pub struct JobReply {
     pub selected: Option<Box<str>>,
     /// Where replies are still missing, of an EXEC.
     pub gaps: Option<Box<Gaps>>,
+    /// Scripts that this node remembers, if what it has written is done.
+    pub scripts: Vec<Arc<Script>>,
 }
 
 impl JobReply {
     /// A reply without messages.
     pub fn new(bytes: Vec<u8>, is_error: bool) -> Self {
-        let (messages, written) = (Vec::new(), Vec::new());
+        let (messages, written, scripts) = Default::default();
         let (touched, selected, gaps) = (None, None, None);
-        Self { bytes, is_error, messages, written, touched, selected, gaps }
+        Self { bytes, is_error, messages, written, touched, selected, gaps, scripts }
     }
 
     /// Sends its messages.
@@ -237,6 +239,7 @@ impl Job {
     pub fn answer(self, runtime: &NodeRuntime, mut reply: JobReply, outcome: Outcome) {
         runtime.scripts.counts.ended(&self, outcome);
         reply.send_messages(runtime);
+        reply.scripts.drain(..).for_each(|script| runtime.scripts.cache.put(&script));
         match self.reply_to {
             ReplyTo::Connection { event_loop, waiter } => {
                 // A loop that has ended has no clients left, or has given them up.

@@ -46,6 +46,11 @@ impl OtherKeyspaces {
         self.0.values().map(|held| held.copy.bytes()).sum()
     }
 
+    /// How many keys they know.
+    pub fn keys(&self) -> usize {
+        self.0.values().map(|held| held.copy.keys()).sum()
+    }
+
     /// Takes the copy of a keyspace.
     pub fn take(&mut self, keyspace: KeyspaceId) -> Option<HeldTxn> {
         self.0.remove(&keyspace)

@@ -67,11 +67,12 @@ use txn::script_queue::ScriptQueue;
 
 pub use cache::{ExecProgram, NoScript, Program, Script, ScriptCache};
 pub use counts::{Outcome, ScriptCounts};
-pub use exec_changes::{Draft, kill, needs_news, policy, push_with_news, refusal};
+pub use exec_changes::{Draft, kill, needs_news, policy, refusal, unknown_scripts};
+pub use exec_changes::{push_with_news, push_with_scripts};
 pub use exec_reply::{Filling, Gaps};
 pub use forward::{Forwarded, forward, link_lost, take_frame, tick_forwarded};
 pub use job::{Caller, Job, JobReply, ReplyTo, TouchedKeys};
-pub use peers::{Found, ask, fetch, kill_elsewhere, member_lost, take_question, tick};
+pub use peers::{Found, ask, fetch, fetch_all, kill_elsewhere, member_lost, take_question, tick};
 pub use threads::{RunningScript, ScriptThreads};
 
 use fair::{FairQueue, Usage};
@@ -290,6 +291,17 @@ impl Scripts {
             questions: peers::Questions::default(),
             running: (0..threads).map(|_| Running::default()).collect(),
         }
+    }
+
+    /// Whether a call names a script or a function that says it only reads; none if it is not known
+    /// here, or none.
+    pub fn only_reads(&self, name: ScriptName<'_>) -> Option<bool> {
+        let program = match name {
+            ScriptName::Function(name) => self.libraries.find(name)?,
+            ScriptName::Sha(_) => self.cache.find(name).ok()?,
+            ScriptName::Source(source) => Program::Script(self.cache.of(source).ok()?),
+        };
+        Some(program.flags().no_writes)
     }
 
     /// The script that a call names, if it may be called so.

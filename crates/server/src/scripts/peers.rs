@@ -33,6 +33,7 @@ use keyspace::{DecodeError, Feature, NodeId};
 use lua::Sha1Hex;
 use parking_lot::Mutex;
 
+use super::cache::Script;
 use crate::runtime::NodeRuntime;
 use crate::runtime::peers::{KIND_SCRIPT_QUESTION, Peers};
 
@@ -265,14 +266,25 @@ fn answer(runtime: &NodeRuntime, reader: &mut Reader<'_>) -> Result<Vec<u8>, Dec
 pub fn fetch(
     runtime: &Arc<NodeRuntime>,
     sha: Sha1Hex,
-    done: impl FnOnce(Option<Arc<super::cache::Script>>) + Send + 'static,
+    done: impl FnOnce(Option<Arc<Script>>) + Send + 'static,
+) {
+    fetch_all(runtime, vec![sha], |mut found| done(found.pop().flatten()));
+}
+
+/// The same of several.
+pub fn fetch_all(
+    runtime: &Arc<NodeRuntime>,
+    wanted: Vec<Sha1Hex>,
+    done: impl FnOnce(Vec<Option<Arc<Script>>>) + Send + 'static,
 ) {
     let epoch = runtime.scripts.cache.epoch();
-    let again = runtime.clone();
-    ask(runtime, &[sha], true, move |mut found| {
+    let (again, shas) = (runtime.clone(), wanted.clone());
+    ask(runtime, &wanted, true, move |found| {
         let cache = &again.scripts.cache;
-        let source = found.pop().flatten().filter(|source| Sha1Hex::of(source) == sha);
-        let script = source.filter(|_| cache.epoch() == epoch).and_then(|s| cache.add(&s).ok());
-        done(script);
+        let remember = |(sha, source): (Sha1Hex, Option<Box<[u8]>>)| {
+            let source = source.filter(|source| Sha1Hex::of(source) == sha);
+            source.filter(|_| cache.epoch() == epoch).and_then(|source| cache.add(&source).ok())
+        };
+        done(shas.into_iter().zip(found).map(remember).collect());
     });
 }

@@ -51,6 +51,9 @@ const HELD_TOO_MUCH: &str = "BUSY the scripts and open transactions of this node
                              Send it again";
 const DROPPED: &str = "ERR the keyspace was dropped; nothing of the script was done";
 
+/// Never known to happen: what an attempt lacks is read before it begins again.
+const LEARNT_NOTHING: &str = "ERR the script lacks what it has read already; nothing of it was done. \
+                              Please report it";
 const MOVED: &str = "BUSY shards of the script's keys were moving all the time \
                      (request_timeout_ms); nothing of it was done. Send it again";
 
@@ -175,9 +178,14 @@ impl Attempt {
         runtime.scripts.push_attempt(self);
     }
 
+    /// What it has read is old.
+    fn forget(&mut self) {
+        (self.held, self.others) = Default::default();
+    }
+
     /// A shard has moved: it runs again when there may be new routes.
     fn reroute(mut self, runtime: &Arc<NodeRuntime>, wanted: Vec<Bytes>) {
-        (self.held, self.others) = (None, OtherKeyspaces::default());
+        self.forget();
         let times = (boot_nanos(), self.time_max(runtime).as_nanos() as u64);
         match self.attempt.reroute(wanted, times) {
             true => runtime.scripts.push_after_pause(self),
@@ -205,7 +213,7 @@ impl Attempt {
         }
         runtime.scripts.counts.conflicts.add(1);
         let times = (boot_nanos(), self.time_max(runtime).as_nanos() as u64);
-        (self.held, self.others) = (None, OtherKeyspaces::default());
+        self.forget();
         match self.attempt.retry(key, read, times, || runtime.clock.tick()) {
             Ok(()) => runtime.scripts.push_attempt(self),
             Err(key) => self.refuse(runtime, &ended_text(&TxnOutcome::Busy(Some(key)))),
@@ -355,6 +363,11 @@ impl Runner {
         }
         held.copy.restart();
         attempt.others.restart();
+        let knows = held.copy.keys() + attempt.others.keys();
+        if !attempt.attempt.has_learnt(knows) {
+            tracing::error!("a script begins again, and has learnt nothing: it knows {knows} keys");
+            return attempt.refuse(&runtime, LEARNT_NOTHING);
+        }
         let (pace, is_long, began) = (attempt.pace, attempt.pace == Pace::Long, Instant::now());
         let (longest, left) = (runtime.scripts.script_time, attempt.time_left(&runtime, now.boot));
         let (time, next) = match pace {
@@ -384,6 +397,9 @@ impl Runner {
             Ran::Refused(reply) => attempt.done(&runtime, reply),
             Ran::Stopped(Stopped::Time) if left < time => attempt.refuse_late(&runtime),
             Ran::Stopped(Stopped::Time) if time < longest => attempt.run_at(&runtime, next),
+            Ran::Halted(Halt::TakesLong) if is_long => {
+                unreachable!("among the long ones it may take long")
+            }
             Ran::Halted(Halt::TakesLong) => attempt.run_at(&runtime, Pace::Long),
             Ran::Stopped(why) => {
                 let text = self.stopped_text(&attempt.job, why);
@@ -391,6 +407,7 @@ impl Runner {
             }
             Ran::Halted(Halt::Keys(keyspace, ScriptHalt::Missing(keys))) => {
                 let keys = keys.into_iter().map(|key| Vec::from(key).into()).collect();
+                attempt.attempt.lacks_keys(knows);
                 attempt.read(&runtime, keyspace, keys);
             }
             Ran::Halted(Halt::Keys(_, ScriptHalt::TooMuch)) => {

@@ -141,17 +141,13 @@ impl InteractiveTxn {
         let read = std::mem::take(&mut self.keys);
         let mut before = MemoryEngine::new(Layout::Ordered, KeyHasher::new([0; 16]));
         std::mem::swap(&mut before, &mut self.copy);
-        let written = std::mem::take(&mut self.written);
+        self.written.clear();
         self.watched.clear();
         (self.is_flushed, self.flushes_read_only) = (false, false);
         self.bytes = 0;
         self.at = self.base;
         for (key, seen) in read {
             let Some(seen) = seen else { continue };
-            if written.contains(&key) && !originals.contains_key(&key) {
-                // It was written before it was read, so the copy never held what was read.
-                continue;
-            }
             let hashed = before.hasher().key(&key);
             let original = originals.remove(&key);
             let value = match &original {
@@ -161,7 +157,7 @@ impl InteractiveTxn {
                 None => before.newest(&hashed, self.at).map(|v| (v.value, v.expiry_ms)),
             };
             if value.is_none() && matches!(seen, ObservedVersion::Version(_)) {
-                // It was written before it was read, so the copy never held it.
+                // The copy does not hold it any more.
                 continue;
             }
             let kept = self.record_read(&key, value, seen);
@@ -218,13 +214,14 @@ impl InteractiveTxn {
         let admitted = self.admit(key, value.map_or(0, |(value, _)| value.len() as u64));
         // What was to be shown is not: nothing depends on what was looked at for it.
         admitted.inspect_err(|_| self.forget_pending())?;
-        if self.is_flushed {
-            // Another command has asked for it before the flush.
-            if let (Some(originals), false) = (&mut self.originals, is_blind) {
+        if self.is_flushed || is_blind {
+            // The copy shows what commands have done. Another command has asked for the key before
+            // the flush; or it was written unread.
+            if let Some(originals) = &mut self.originals {
                 let value = value.map(|(value, expiry_ms)| (value.into(), expiry_ms));
                 originals.insert(key.into(), value);
             }
-        } else if let (Some((value, expiry_ms)), false) = (value, is_blind) {
+        } else if let Some((value, expiry_ms)) = value {
             let key = self.copy.hasher().key(key);
             // The shard that returned it, by a slower clock, has found it alive.
             let alive_ms = self.base.millis() + 1;

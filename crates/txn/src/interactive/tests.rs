@@ -357,6 +357,27 @@ fn a_restarted_transaction_knows_what_was_read_and_nothing_that_was_written() {
     assert_eq!((all.watched.len(), all.commands.len()), (2, 1));
 }
 
+/// DBSIZE wants to know whether the shards count a key that was written unread.
+#[test]
+fn what_a_key_had_that_was_written_unread_is_learnt_once() {
+    let there = table(&[("a", "1")]);
+    for key in [&b"a"[..], b"new"] {
+        let mut transaction = InteractiveTxn::restartable(NOW, BYTES_MAX);
+        run(&mut transaction, &there, set(key, b"blind"));
+        assert!(!transaction.has_read(key));
+        record_read(&mut transaction, &there, key).expect("it is small");
+        let get = Step::Read(Read::Get(key));
+        assert_eq!(transaction.run(&get), Ok(bulk(b"blind")), "the copy shows what was written");
+        transaction.restart();
+        assert!(transaction.has_read(key) && transaction.missing_keys(&get).is_empty());
+        let value = there.get(key).map_or(Reply::Nil, |(value, ..)| bulk(value));
+        assert_eq!(transaction.run(&get), Ok(value));
+        run(&mut transaction, &there, set(key, b"blind"));
+        assert_eq!(transaction.had_value(key), key == b"a");
+        assert_eq!(transaction.transaction().watched.len(), 1);
+    }
+}
+
 /// What was read before a flush stays a condition; what was written before it is not done.
 #[test]
 fn flush_hides_all_keys_without_reading_them() {

@@ -34,22 +34,26 @@ pub fn myid<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 
 /// `CLUSTER SLOTS`: ranges of slots, each with its leader first, then its other replicas.
 ///
+/// Replicas on failed nodes are left out, as Redis does: clients that ask all replicas would fail.
+///
 /// Some clients take a node's role from the first range that names it, though it may follow in one
 /// shard and lead another. So the first slot of each leader comes first, alone and without
 /// replicas.
 pub fn slots<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     let topology = topology(call)?;
-    let mut entries: Vec<((u16, u16), usize, &[usize])> = Vec::new();
+    let mut entries: Vec<((u16, u16), usize, Vec<usize>)> = Vec::new();
     let mut rest = Vec::new();
     for shard in &topology.shards {
         let Some(leader) = shard.leader else { continue };
-        let ((first, last), replicas) = (shard.slots, shard.replicas.as_slice());
+        let (first, last) = shard.slots;
+        let is_there = |at: &usize| topology.nodes[*at].health != Health::Failed;
+        let replicas: Vec<usize> = shard.replicas.iter().copied().filter(is_there).collect();
         let is_new = entries.iter().all(|(_, known, _)| *known != leader);
         // Listeners for replicas lead nothing.
         let may_lead = replicas.iter().any(|at| topology.nodes[*at].listener.is_none());
         match is_new && first < last && may_lead {
             true => {
-                entries.push(((first, first), leader, &[]));
+                entries.push(((first, first), leader, Vec::new()));
                 rest.push(((first + 1, last), leader, replicas));
             }
             false => rest.push(((first, last), leader, replicas)),

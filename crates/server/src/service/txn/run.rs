@@ -242,7 +242,8 @@ impl Run {
         let mut lacking = Vec::new();
         let is_known =
             |key: &[u8]| self.held.copy.missing_keys(&Step::Read(Read::Get(key))).is_empty();
-        lacking.extend(self.wanted.iter().filter(|key| !is_known(key)).cloned());
+        // What had a key that was only written is wanted, too.
+        lacking.extend(self.wanted.iter().filter(|key| !self.held.copy.has_read(key)).cloned());
         for op in &self.ops[self.results.len()..] {
             match op {
                 TxnOp::Put { key, .. } => {
