@@ -1330,8 +1330,8 @@ export interface components {
         RouteStatus: {
             /**
              * Format: uint64
-             * @description The shard whose table it was begun with: one of the node that was asked. `null`: it was begun
-             *     with no shard's table, or on another node.
+             * @description The shard whose table it was begun with: one of the node that was asked. `null`: it was
+             *     begun with no shard's table, or on another node.
              */
             begins_at: number | null;
             /** @description Why no owner was found. */
