@@ -1,14 +1,15 @@
 //! All kinds of problems: how the `type` of each ends, and its status.
 //!
-//! Most stand in the table of the node's errors. [`OTHERS`] are those that HTTP itself finds; what
-//! makes a problem of a kind that is in neither, or of another status, does not pass a test.
+//! Most stand in the table of the node's errors. [`OTHERS`] are those that HTTP itself finds, or a
+//! simulation behind it. A test looks for kinds in the sources; builds with assertions look at the
+//! status as well.
 
 use axum::http::StatusCode as S;
 
 use super::table;
 
 /// Kinds that are no errors of the node.
-const OTHERS: [(&str, S); 25] = [
+const OTHERS: [(&str, S); 27] = [
     ("bad-request", S::BAD_REQUEST),
     ("foreign-origin", S::FORBIDDEN),
     ("unknown-path", S::NOT_FOUND),
@@ -34,6 +35,8 @@ const OTHERS: [(&str, S); 25] = [
     ("port-in-use", S::CONFLICT),
     ("not-started", S::INTERNAL_SERVER_ERROR),
     ("no-supervisor", S::SERVICE_UNAVAILABLE),
+    ("no-simulated-node", S::NOT_FOUND),
+    ("sim-refused", S::CONFLICT),
 ];
 
 /// The status of problems of a kind, if there is such a kind.
@@ -50,7 +53,35 @@ pub(super) fn has(kind: &str, status: S) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+
+    /// Kinds that are written as such where problems are made, in files below a folder.
+    fn kinds_in(folder: &Path, found: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                kinds_in(&path, found);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let calls = text.split("Problem::new(").skip(1);
+            let kinds = calls.filter_map(|call| call.split(',').nth(1)?.trim().strip_prefix('"'));
+            found.extend(kinds.map(|kind| kind.trim_end_matches('"').to_owned()));
+        }
+    }
+
+    #[test]
+    fn every_problem_has_a_kind() {
+        let mut kinds = Vec::new();
+        kinds_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http"), &mut kinds);
+        assert!(kinds.len() > 15, "{kinds:?}");
+        for kind in kinds {
+            assert!(status_of(&kind).is_some(), "{kind} is missing here");
+        }
+    }
 
     #[test]
     fn a_kind_has_one_status() {
