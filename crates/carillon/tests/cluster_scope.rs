@@ -149,15 +149,19 @@ fn silent_nodes_are_named_and_the_others_are_shown() {
         assert!(silent[0]["why"].as_str().is_some_and(|why| !why.is_empty()));
     }
     // A shard of the dead node has another leader soon: until then the dead one is named.
-    harness::until(TEST_TIMEOUT, "shards are told by their leaders, or the dead one is named", || {
-        let page = found(&cluster.nodes[0], "/v1/shards?keyspace=one&scope=cluster");
-        let is_named = all(&page, "silent").iter().any(|silent| silent["id"] == lost);
-        let is_right = |shard: &Value| match shard["leader"] == lost {
-            true => is_named && shard["told_by"].is_null(),
-            false => shard["told_by"] == shard["leader"],
-        };
-        all(&page, "shards").iter().all(is_right).then_some(())
-    });
+    harness::until(
+        TEST_TIMEOUT,
+        "shards are told by their leaders, or the dead one is named",
+        || {
+            let page = found(&cluster.nodes[0], "/v1/shards?keyspace=one&scope=cluster");
+            let is_named = all(&page, "silent").iter().any(|silent| silent["id"] == lost);
+            let is_right = |shard: &Value| match shard["leader"] == lost {
+                true => is_named && shard["told_by"].is_null(),
+                false => shard["told_by"] == shard["leader"],
+            };
+            all(&page, "shards").iter().all(is_right).then_some(())
+        },
+    );
     let (status, problem) = post(&cluster.nodes[0], &format!("/v1/shards/{}/split", led["id"]));
     assert!([202, 409, 504].contains(&status), "{problem}");
 }
