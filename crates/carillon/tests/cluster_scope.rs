@@ -148,7 +148,8 @@ fn silent_nodes_are_named_and_the_others_are_shown() {
         assert_eq!((&silent[0]["id"], &silent[0]["name"]), (&lost, &name["name"]));
         assert!(silent[0]["why"].as_str().is_some_and(|why| !why.is_empty()));
     }
-    // A shard of the dead node has another leader soon: until then the dead one is named.
+    // A shard of the dead node has another leader soon, unless it is on two nodes by now: as long
+    // as it has none, the dead one is named.
     harness::until(
         TEST_TIMEOUT,
         "shards are told by their leaders, or the dead one is named",
@@ -156,7 +157,7 @@ fn silent_nodes_are_named_and_the_others_are_shown() {
             let page = found(&cluster.nodes[0], "/v1/shards?keyspace=one&scope=cluster");
             let is_named = all(&page, "silent").iter().any(|silent| silent["id"] == lost);
             let is_right = |shard: &Value| match shard["leader"] == lost {
-                true => is_named && shard["told_by"].is_null(),
+                true => is_named,
                 false => shard["told_by"] == shard["leader"],
             };
             all(&page, "shards").iter().all(is_right).then_some(())
@@ -239,7 +240,4 @@ fn draining_node_tells_what_its_replicas_wait_for() {
         seen.contains("moving") || seen.contains("due") || seen.contains("waiting"),
         "{seen:?}"
     );
-    harness::until(TEST_TIMEOUT, "what has left is known", || {
-        (drain()["rate"]["replicas"].as_u64() > Some(0)).then_some(())
-    });
 }

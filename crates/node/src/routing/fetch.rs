@@ -49,6 +49,9 @@ pub(crate) use find::{find, is_owned};
 
 /// Bytes of keys and values beyond which an answer is cut; one value may be larger.
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// The time of a [`FetchRequest::History`] of all that the shard's leader has committed by now: the
+/// asker's clock may be behind.
+pub const UP_TO_NOW: Timestamp = Timestamp::MAX;
 /// Keys that one question may name.
 pub const KEYS_MAX: usize = 1 << 16;
 /// Keys scanned before the bytes are looked at again.
@@ -175,6 +178,16 @@ pub enum HeldChange {
     Deleted(Timestamp),
 }
 
+impl HeldChange {
+    /// When.
+    pub fn at(&self) -> Timestamp {
+        match self {
+            HeldChange::Put(version) => version.timestamp,
+            HeldChange::Deleted(at) => *at,
+        }
+    }
+}
+
 /// What has become of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
@@ -271,7 +284,9 @@ impl FetchRequest {
     /// The past time that is asked about, if one is.
     pub(crate) fn past_time(&self) -> Option<Timestamp> {
         match self {
-            FetchRequest::At { at, .. } | FetchRequest::History { at, .. } => Some(*at),
+            FetchRequest::At { at, .. } | FetchRequest::History { at, .. } => {
+                Some(*at).filter(|at| *at != UP_TO_NOW)
+            }
             _ => None,
         }
     }

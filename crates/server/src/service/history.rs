@@ -10,7 +10,7 @@ use bytes::Bytes;
 use keyspace::{Feature, Timestamp};
 use node::replica::read::{self, Blocked, PastReadError};
 use node::routing::fetch::History as HeldHistory;
-use node::routing::fetch::{FetchRequest, FetchResult, HeldChange, HeldVersion};
+use node::routing::fetch::{FetchRequest, FetchResult, HeldChange, HeldVersion, UP_TO_NOW};
 use node::routing::route::Route;
 
 use super::reads::{RetryAt, fetch, renewed, wait};
@@ -21,6 +21,9 @@ struct HistoryRequest {
     runtime: Arc<NodeRuntime>,
     route: Arc<Route>,
     key: Bytes,
+    /// What to read up to: a time, or [`UP_TO_NOW`].
+    upto: Timestamp,
+    /// The same by this node's clock.
     at: Timestamp,
     limit: usize,
     done: Done<History>,
@@ -36,7 +39,8 @@ pub(super) fn history(
 ) {
     let (at, limit) = (asked.at(runtime.clock.now()), asked.limit);
     let (runtime, route) = (runtime.clone(), route.clone());
-    HistoryRequest { runtime, route, key, at, limit, done }.run(None);
+    let upto = asked.before.map_or(UP_TO_NOW, |_| at);
+    HistoryRequest { runtime, route, key, upto, at, limit, done }.run(None);
 }
 
 impl HistoryRequest {
@@ -56,7 +60,7 @@ impl HistoryRequest {
     }
 
     fn read(self) {
-        match read::history(&self.route, &self.key, self.at, self.limit) {
+        match read::history(&self.route, &self.key, self.upto, self.limit) {
             Ok(found) => self.answer(found),
             Err(PastReadError::Locked { released }) => self.run(Some(released)),
             Err(PastReadError::Moved) => self.again(),
@@ -76,7 +80,7 @@ impl HistoryRequest {
             );
             return (self.done)(Err(ApiError::VersionRefused { why }));
         }
-        let (key, at, changes_max) = (self.key[..].into(), self.at, self.limit as u64);
+        let (key, at, changes_max) = (self.key[..].into(), self.upto, self.limit as u64);
         let want = FetchRequest::History { key, at, changes_max };
         let (runtime, shard) = (self.runtime.clone(), self.route.shard(place));
         let then = move |result| match result {
@@ -95,8 +99,10 @@ impl HistoryRequest {
 
     fn answer(self, found: HeldHistory) {
         let HeldHistory { changes, has_more, safe_point } = found;
+        // A leader whose clock is ahead may have written it.
+        let newest = changes.first().map_or(Timestamp::ZERO, HeldChange::at);
         let writes = changes.into_iter().map(shown);
-        (self.done)(Ok(History::new(writes, has_more, safe_point, self.at)));
+        (self.done)(Ok(History::new(writes, has_more, safe_point, self.at.max(newest))));
     }
 }
 
