@@ -195,6 +195,7 @@ export class Live {
       clearTimeout(this.#reshape);
       this.#stream?.stop();
       for (const end of this.#ends.splice(0)) end();
+      this.#isMet = false;
     };
   }
 

@@ -277,7 +277,7 @@ fn flush_of_all_is_done_while_keyspaces_are_dropped() {
     let (all, dropped) = (replies.len(), dropped.into_inner());
     replies.retain(|(reply, left)| reply != "OK OK" || left != "1");
     println!("{all} flushes, {dropped} keyspaces dropped, {replies:?}");
-    assert!(all > 20 && dropped > 20, "{all} flushes, {dropped} dropped");
+    assert!(all > 5 && dropped > 20, "{all} flushes, {dropped} dropped");
     assert!(replies.iter().all(|(reply, _)| reply.starts_with("UNKNOWN")), "{replies:?}");
     assert!(replies.len() <= all / 10, "{replies:?} of {all}");
 }
