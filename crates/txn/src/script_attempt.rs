@@ -149,8 +149,8 @@ impl ScriptAttempt {
         (must && !wanted.is_empty()).then_some(wanted)
     }
 
-    /// It runs again, and knows so many keys. False: it has learnt nothing since it lacked some, and
-    /// would begin again for ever.
+    /// It runs again, and knows so many keys. False: it has learnt nothing since it lacked some,
+    /// and would begin again for ever.
     #[must_use]
     pub fn has_learnt(&mut self, knows: usize) -> bool {
         self.knew.take().is_none_or(|knew| knows > knew)

@@ -52,8 +52,8 @@ const HELD_TOO_MUCH: &str = "BUSY the scripts and open transactions of this node
 const DROPPED: &str = "ERR the keyspace was dropped; nothing of the script was done";
 
 /// Never known to happen: what an attempt lacks is read before it begins again.
-const LEARNT_NOTHING: &str = "ERR the script lacks what it has read already; nothing of it was done. \
-                              Please report it";
+const LEARNT_NOTHING: &str = "ERR the script lacks what it has read already; nothing of it was \
+                              done. Please report it";
 const MOVED: &str = "BUSY shards of the script's keys were moving all the time \
                      (request_timeout_ms); nothing of it was done. Send it again";
 

@@ -1,6 +1,6 @@
 //! All kinds of problems: how the `type` of each ends, and its status.
 //!
-//! Most stand in the table of the node's errors. [`OTHERS`] are those that HTTP itself finds, or a
+//! Most stand in the table of the node's errors. `OTHERS` are those that HTTP itself finds, or a
 //! simulation behind it. A test looks for kinds in the sources; builds with assertions look at the
 //! status as well.
 
