@@ -381,7 +381,7 @@ fn viewer_that_takes_nothing_is_bounded_everywhere_and_found_stuck() {
     assert!(held <= 2 * CREDIT_BYTES_MAX, "{held} bytes were held for it");
     let nanos = world.nanos;
     assert!(!world.broker(1).is_stuck(viewer, nanos), "it has taken something");
-    // The stream names the events that it did not send.
+    // A gap says how many events were not sent.
     (0..200).for_each(|_| tick(&mut world));
     for _ in 0..100 {
         world.tick();
