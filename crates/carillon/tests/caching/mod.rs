@@ -101,6 +101,17 @@ impl Client {
         std::mem::take(&mut self.pushes)
     }
 
+    /// Asks by this line for a key until it holds the value: no push has named the key since. What
+    /// comes late of a change before, or of a new leader, ends an interest that has just begun.
+    pub fn holds(&mut self, line: &str, key: &str, value: &str) {
+        let is_held = (0..100).any(|_| {
+            assert_eq!(self.ask(line), value);
+            self.pushes.clear();
+            !names(&self.heard(), key)
+        });
+        assert!(is_held, "{key} was invalidated a hundred times");
+    }
+
     /// Waits until it has heard of a key, alone or with others, or of all keys, as when a shard
     /// has another leader; and keeps what it heard.
     pub fn hears_among(&mut self, key: &str) {
