@@ -21,7 +21,7 @@ finish() {
   echo
   echo "== done in $((SECONDS - began)) s"
   for each in "${failures[@]+"${failures[@]}"}"; do echo "   failed: $each"; done
-  # What they said of it, here again: whoever reads the end only sees why.
+  # What they said of it, again, for readers of the end.
   cut -c 1-300 "$why"
   echo "$passed passed, $failed failed"
   [ "$failed" = 0 ]
