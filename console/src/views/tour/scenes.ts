@@ -124,11 +124,6 @@ export const SCENES = {
 } as const satisfies Record<string, Scene>;
 export type SceneName = keyof typeof SCENES;
 
-/** Whether a simulation may be begun anew without asking: nobody has done anything in it. */
-export function isUntouched(state: SimState, done: number): boolean {
-  return state.actions === 0 && done === 0 && state.scenario === null && state.broken === null;
-}
-
 /** Whether the simulation that runs is of the scene's kind and size. */
 export function fits(state: SimState, scene: Scene): boolean {
   return state.kind === scene.begin.kind && state.nodes.length >= (scene.begin.nodes ?? 1);

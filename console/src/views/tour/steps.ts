@@ -106,7 +106,7 @@ export const STEPS: readonly Step[] = [
     picture: { kind: "compare" },
     text: () => [
       "Here all five lookups look up the same keys on this very cluster. Two more take part.",
-      "Chord# places its fingers by counting shards, not by distance: it stays short even if shards crowd in one part of the circle. LH* computes the bucket from the size of the table; it is for keyspaces of placement linear-hash, and fails elsewhere.",
+      "chord-sharp (Chord# in papers) places its fingers by counting shards, not by distance: it stays short even if shards crowd in one part of the circle. lh (LH*) computes the bucket from the size of the table; it is for keyspaces of placement linear-hash, and fails elsewhere.",
       "Compare hops, messages and microseconds. Then let nodes remember owners that they have found: most lookups need one question then.",
     ],
   },
