@@ -4,12 +4,12 @@
  * do not tell, as sizes and the slots of shards, stays unknown.
  */
 
-import type { Keyspace, NodeStatus, ShardStatus } from "../api/types";
+import type { Keyspace, NodeStatus, ReplicaStatus, ShardStatus } from "../api/types";
 import { BadEvent, parseEvent } from "../events/parse";
 import { applyEvent } from "../events/reducer";
 import { addSample, NO_SAMPLES, type Samples } from "../events/samples";
 import { SAMPLE_TYPES, STREAM_TYPES, type ClusterEvent } from "../events/types";
-import { EMPTY, type Model } from "./model";
+import { EMPTY, nodeById, type Model } from "./model";
 import { BadRecording, RECORDING_FORMAT, type Recording } from "./recording";
 
 /** So many states are made at most, as far apart as that needs. */
@@ -201,6 +201,33 @@ function namesIn(hello: ClusterEvent): Map<string, string> {
   );
 }
 
+/** Adds or removes the replica that an event shows to be on its node. */
+function placed(model: Model, event: ClusterEvent): Model {
+  const index = model.shards.findIndex((each) => each.id === event.shard);
+  const found = model.shards[index];
+  const number = event.fields["replica"];
+  if (!found || typeof number !== "number") return model;
+  const others = found.replicas.filter((each) => each.replica !== number);
+  const isHere = event.type === "leader-elected" || event.type === "replica-started";
+  if (event.type === "replica-ended") {
+    if (others.length === found.replicas.length) return model;
+  } else if (!isHere || others.length < found.replicas.length) return model;
+  const replica: ReplicaStatus = {
+    replica: number,
+    node: event.node,
+    name: nodeById(model, event.node)?.name ?? null,
+    role: "voter",
+    live: true,
+    leader: found.leader === event.node,
+    behind: null,
+    contact_ms: null,
+    awaits_snapshot: false,
+    snapshot: null,
+  };
+  const replicas = isHere ? [...others, replica].sort((a, b) => a.replica - b.replica) : others;
+  return { ...model, shards: model.shards.with(index, { ...found, replicas }) };
+}
+
 export interface EventFile {
   recording: Recording;
   /** What was wrong with it, though it can be shown. */
@@ -259,7 +286,7 @@ export function decodeEvents(text: string): EventFile {
   for (const event of happened) {
     samples = addSample(samples, event);
     if (SAMPLE_TYPES.includes(event.type)) continue;
-    const next = heard(applyEvent(meet(model, event, names), event), event);
+    const next = placed(heard(applyEvent(meet(model, event, names), event), event), event);
     if (next === model) continue;
     model = { ...next, atMs: event.atMs };
     const last = models.at(-1);

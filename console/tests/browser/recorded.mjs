@@ -4,6 +4,7 @@ import { readRecording, serve } from "../../scripts/serve.mjs";
 import { synthetic } from "../../scripts/synthetic.mjs";
 import { equal, holds, quiet } from "./checks.mjs";
 import { openPage } from "./page.mjs";
+import { checkRecordings } from "./recordings.mjs";
 
 const VIEWS = [
   "cluster",
@@ -57,15 +58,66 @@ export async function checkRecorded(checks, browser) {
     await page.getByText("because node-1 leads").first().waitFor();
   });
 
+  await checks.check("what would be refused is not offered, and says why", async () => {
+    // Three nodes, and keyspaces that want three replicas.
+    for (const name of ["Drain node-2", "Cordon node-2"]) {
+      const button = page.getByRole("button", { name });
+      holds(await button.isDisabled(), `“${name}” is offered`);
+    }
+    await page.getByText("Without node-2, 2 nodes are left that may take replicas").waitFor();
+    equal(await page.locator("article h2").first().textContent(), "node-1 this one");
+  });
+
   await checks.check("an action says what it will do before it does it", async () => {
-    await page.getByRole("button", { name: "Drain node-2" }).click();
-    await page.getByText("move to other nodes").waitFor();
+    const small = shardsAt(0).find((shard) => shard.keyspace === "0" && shard.here);
+    await open(`shards?keyspace=0&shard=${small.id}`);
+    await page.getByRole("button", { name: "Split…" }).click();
+    await page.getByText("A merge undoes it").waitFor();
+    await page.getByText("become one again by themselves").waitFor();
     quiet(await axe());
-    await page.getByRole("button", { name: "Drain", exact: true }).click();
+    await page.getByRole("button", { name: "Split", exact: true }).click();
     // The recording has no answer to it: the page says so, and goes on.
     await page.getByRole("alert").getByText("was not recorded").waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();
     complaints();
+  });
+
+  await checks.check("the details of a shard come into sight wherever it is chosen", async () => {
+    await open("shards?keyspace=*");
+    const last = page.getByRole("region", { name: "Table of shards" }).locator("tbody tr").last();
+    const button = last.getByRole("button");
+    await button.scrollIntoViewIfNeeded();
+    const id = (await button.innerText()).trim();
+    await button.click();
+    await page.waitForFunction((title) => {
+      const heading = [...document.querySelectorAll("h2")].find((each) => each.textContent === title);
+      const box = heading?.getBoundingClientRect();
+      return box && box.top >= 0 && box.bottom < innerHeight - 40;
+    }, `Shard ${id}`);
+    quiet(complaints());
+  });
+
+  await checks.check("an address that names no view says so, and leads home", async () => {
+    await page.goto(`${server.url}#/nosuch?x=1`);
+    await page.getByRole("heading", { name: "There is no view “nosuch”" }).waitFor();
+    equal(new URL(page.url()).hash, "#/nosuch?x=1", "the address");
+    quiet(await axe());
+    await page.getByRole("link", { name: "To the cluster" }).click();
+    await page.getByRole("heading", { name: "node-1" }).first().waitFor();
+    quiet(complaints());
+  });
+
+  await checks.check("one stream is kept while views change", async () => {
+    const streams = () => server.streams();
+    await open("lookups");
+    await page.getByText("Events live").waitFor();
+    const before = streams();
+    for (const view of ["transactions", "ring", "cluster", "lookups", "events"]) {
+      await page.getByRole("link", { name: new RegExp(`^${view}$`, "i") }).click();
+      await page.locator("h1").waitFor({ state: "attached" });
+    }
+    equal(streams(), before, "streams that were begun");
+    quiet(complaints((text) => text.includes("/v1/")));
   });
 
   await checks.check("shards are filtered, sorted, and chosen by keyboard", async () => {
@@ -351,32 +403,7 @@ export async function checkRecorded(checks, browser) {
     await page.getByText("Degraded").first().waitFor();
   });
 
-  let saved = "";
-  await checks.check("a recording is saved", async () => {
-    await page.getByRole("button", { name: "Settings and recordings" }).click();
-    quiet(await axe());
-    const waits = page.waitForEvent("download");
-    await page.getByRole("button", { name: "Save", exact: true }).click();
-    saved = await (await waits).path();
-    holds(readFileSync(saved).length > 10_000, "the recording is empty");
-  });
-
-  await checks.check("what is no recording is refused with a reason", async () => {
-    await page
-      .getByLabel("A recording")
-      .setInputFiles({ name: "x.json", mimeType: "application/json", buffer: Buffer.from("{}") });
-    await page.getByText("This is no recording").waitFor();
-  });
-
-  await checks.check("a recording is opened and scrubbed", async () => {
-    await page.getByLabel("A recording").setInputFiles(saved);
-    await page.getByText("Recording", { exact: true }).waitFor();
-    await page.getByText("All is well").first().waitFor();
-    await page.getByLabel("Moment that is shown").press("End");
-    await page.getByText("Degraded").first().waitFor();
-    await page.getByRole("button", { name: "Leave recording" }).click();
-    quiet(complaints());
-  });
+  await checkRecordings(checks, opened);
 
   await checks.check("a node that does not answer is told of, and found again", async () => {
     server.setDown(true);
@@ -411,6 +438,16 @@ export async function checkRecorded(checks, browser) {
         quiet((await other.axe()).map((/** @type {string} */ each) => `${view}: ${each}`));
         const wide = await other.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         holds(wide <= 1, `${view} is ${wide} pixels too wide`);
+        if (["shards", "events"].includes(view)) {
+          const cut = await other.page.evaluate(() =>
+            [...document.querySelectorAll("[aria-label='Table of shards'], [aria-label='Newest events']")]
+              .filter((each) => each.scrollWidth > each.clientWidth + 1)
+              .map(
+                (each) => `${each.getAttribute("aria-label")}: ${each.scrollWidth} of ${each.clientWidth}`,
+              ),
+          );
+          equal(cut, [], `tables of ${view} that are cut`);
+        }
       }
       quiet(other.complaints((text) => text.includes("/v1/kv/") || text.includes("404")));
     });

@@ -21,13 +21,13 @@ export function recordedFigures(model: Model): RecordedFigure[] {
     {
       name: "Nodes known to be up",
       value: count(up),
-      of: `of ${count(model.nodes.length)} named so far`,
+      of: `of ${count(model.nodes.length)} told of so far`,
       verdict: down > 0 ? "degraded" : "ok",
     },
     {
       name: "Shards named",
       value: count(model.shards.length),
-      of: `of ${count(led)} the leader is told`,
+      of: `leaders told of ${count(led)}`,
       verdict: "ok",
     },
     { name: "Health, data, requests", value: "–", of: NOT_RECORDED, verdict: "ok" },

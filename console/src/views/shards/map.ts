@@ -3,7 +3,7 @@
 import type { ReplicaStatus, ShardStatus } from "../../api/types";
 
 /** The map is so wide where its room is not known, and no narrower. */
-const WIDTH_MIN = 620;
+const WIDTH_MIN = 320;
 const STEP_MIN = 9;
 const STEP_MAX = 96;
 /** All rows together are at most so high, if nodes are many. */

@@ -145,7 +145,7 @@ export const STEPS: readonly Step[] = [
     picture: { kind: "failure" },
     scene: "dies",
     text: ({ here }) => [
-      `Stop a node, for example with kill -9 and its process id (not ${here}, which draws this page). The others notice its silence within a few seconds.`,
+      `Kill a node: with its button in a simulation or under carillon dev, else with kill -9 and its process id (not ${here}, which draws this page). The others notice its silence within a few seconds.`,
       "Each shard that it led elects another leader among the replicas that live. Nothing that was acknowledged is lost, since a majority has it. Clients wait for the election, and go on.",
       "Start the node again, and it catches up. If it stays away, its replicas are made anew on other nodes, where there are any.",
     ],
