@@ -179,7 +179,7 @@ function meetNodes(model: Model, event: ClusterEvent, names: ReadonlyMap<string,
   return next;
 }
 
-/** A node that tells something runs, whether or not somebody has said so. */
+/** A node that sends an event runs, whether or not an event names it as up. */
 function heard(model: Model, event: ClusterEvent): Model {
   if (STREAM_TYPES.includes(event.type)) return model;
   const index = model.nodes.findIndex((each) => each.id === event.node);

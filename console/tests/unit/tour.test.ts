@@ -120,7 +120,7 @@ describe("a simulation", () => {
       { name: "own-clock", about: "Scans are judged by the clock of the asked node (G13)." },
       { name: "unvalidated", about: "It does not look whether what it watches has changed (G8, G15)." },
       { name: "unranged", about: "… nor whether a key has come into a range of it." },
-      { name: "new", about: "Of a rule that is not known here (G99)." },
+      { name: "new", about: "Of a rule without a group here (G2)." },
     ];
     const groups = groupPlants(plants).map(({ title, plants: found }) => [
       title,

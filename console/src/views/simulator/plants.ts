@@ -10,7 +10,7 @@ export interface PlantGroup {
   plants: Plant[];
 }
 
-/** What the rules are about that bugs break, by their numbers in `docs/guarantees.md`; the first that fits counts. */
+/** What the rules are about that bugs break, by their numbers in `docs/safety.md`; the first that fits counts. */
 const SUBJECTS: readonly [title: string, rules: readonly string[]][] = [
   ["Transactions", ["G7", "G8", "G15", "G22", "G25"]],
   ["Splits, merges and tables", ["G10", "G11", "R11"]],
