@@ -382,6 +382,7 @@ export async function checkReal(checks, browser) {
         const process3 = async () =>
           (await get("/v1/dev")).nodes.find((/** @type {any} */ each) => each.name === "node-3");
         // A machine that others use may be slow once, but not each time.
+        /** @type {number[]} */
         const took = [];
         while (took.length < KILLS_MAX && !took.some((each) => each <= SEEN_MS)) {
           if (took.length > 0) {
