@@ -396,7 +396,10 @@ export async function checkReal(checks, browser) {
           await trouble.first().waitFor();
           took.push(Date.now() - began);
         }
-        holds(took.some((each) => each <= SEEN_MS), `it took ${took.join(", ")} ms`);
+        holds(
+          took.some((each) => each <= SEEN_MS),
+          `it took ${took.join(", ")} ms`,
+        );
         await page.locator("article.down", { hasText: "node-3" }).waitFor({ timeout: 15_000 });
         await page.getByText("What is amiss").waitFor();
         quiet(complaints(isKnown));

@@ -74,6 +74,7 @@ describe("the cluster", () => {
   it("offers what a node's state allows", () => {
     expect(actionsFor(node)).toEqual(["cordon", "drain"]);
     expect(actionsFor({ standing: "draining", replicas: 0 })).toEqual(["uncordon", "cordon", "remove"]);
+    expect(actionsFor({ standing: "member", replicas: 0 })).toEqual(["cordon", "drain", "remove"]);
     expect(actionsFor({ standing: "removed", replicas: 0 })).toEqual([]);
   });
 
@@ -83,10 +84,11 @@ describe("the cluster", () => {
     if (!first || !second || !third) throw new Error("the recording has three nodes");
     const most = Math.max(...model.keyspaces.map((each) => each.replicas));
     expect(most).toBe(3);
-    for (const action of ["cordon", "drain"] as const) {
+    for (const action of ["cordon", "drain", "remove"] as const) {
       expect(refusalOf(action, second, model)).toContain("2 nodes are left that may take replicas");
     }
-    for (const action of ["uncordon", "remove"] as const) expect(refusalOf(action, second, model)).toBeNull();
+    expect(refusalOf("uncordon", second, model)).toBeNull();
+    expect(refusalOf("remove", { ...second, standing: "draining" }, model)).toBeNull();
     const keyspaces = model.keyspaces.map((each) => ({ ...each, replicas: 2 }));
     expect(refusalOf("drain", second, { ...model, keyspaces })).toBeNull();
     const nodes = [first, second, { ...third, standing: "draining" as const }];

@@ -28,7 +28,8 @@ export function refusalOf(
   node: Pick<NodeStatus, "id" | "name" | "state" | "standing">,
   model: Pick<Model, "nodes" | "keyspaces">,
 ): string | null {
-  const isReducing = (action === "cordon" || action === "drain") && node.standing !== "draining";
+  // What is removed is drained before.
+  const isReducing = action !== "uncordon" && node.standing !== "draining";
   // What is not up holds nothing together; and who is seen to be down may be down for this node alone.
   if (!isReducing || node.state !== "up") return null;
   const left = model.nodes.filter(
