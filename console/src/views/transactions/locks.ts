@@ -25,7 +25,7 @@ export interface Holder {
 /** What is decided is resolved soon: if no end was told by then, it was not sampled. */
 export const DECIDED_MAX_MS = 5_000;
 /** Who has decided nothing for so long has ended untold, unless its coordinator is down: then locks stay. */
-export const UNDECIDED_MAX_MS = 60_000;
+export const UNDECIDED_MAX_MS = 15_000;
 
 const sorted = (steps: readonly TransactionStep[]) => [...steps].sort((a, b) => compareAt(a.at, b.at));
 
