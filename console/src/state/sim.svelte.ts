@@ -142,11 +142,12 @@ export class Simulation {
     try {
       const state = await request();
       if (isAnew_) {
-        this.state = null;
+        // Its clock counts before anything is forgotten: ages are by the virtual time.
+        this.#receivedMs = Date.now();
+        this.state = state;
         this.done = [];
         this.#onAnew();
-      }
-      this.#take(state);
+      } else this.#take(state);
       return true;
     } catch (error) {
       this.problem = asProblem(error);
