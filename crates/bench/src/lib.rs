@@ -14,7 +14,7 @@
 //!               └── report:           a page with charts                  pure
 //! ```
 //!
-//! With agents the phases run on other hosts: [`agents`] ships the scenario, starts all at one
+//! [`live`] shows a run in a browser while it goes on. With agents the phases run on other hosts: [`agents`] ships the scenario, starts all at one
 //! moment and gathers what they measured.
 //!
 //! Invariants:
@@ -31,6 +31,7 @@
 
 pub mod agents;
 pub mod driver;
+pub mod live;
 pub mod load;
 pub mod machine;
 pub mod measure;

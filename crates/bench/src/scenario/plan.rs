@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::parse::scenario;
 use super::reader::{Read, Section, Source, shown};
-use super::{Scenario, ScenarioError};
+use super::{Scenario, ScenarioError, When};
 
 /// The most cells of a matrix.
 const CELLS_MAX: usize = 10_000;
@@ -120,11 +120,19 @@ impl Plan {
 }
 
 impl Plan {
-    /// Lets no phase take longer than this.
+    /// Lets no phase take longer than this. Times of a timeline shrink with their phases.
     pub fn shorten(&mut self, most: Duration) {
         self.seconds_max = Some(most.as_secs_f64());
-        let phases = self.cells.iter_mut().flat_map(|cell| &mut cell.scenario.phases);
-        phases.for_each(|phase| phase.length = phase.length.min(most));
+        for cell in &mut self.cells {
+            let Scenario { phases, timeline, .. } = &mut cell.scenario;
+            for act in timeline {
+                if let When::During(number, at) = &mut act.when {
+                    let length = phases[*number].length;
+                    *at = at.mul_f64(most.min(length).as_secs_f64() / length.as_secs_f64());
+                }
+            }
+            phases.iter_mut().for_each(|phase| phase.length = phase.length.min(most));
+        }
     }
 }
 
