@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A viewer that comes late gets the last [`KEPT_MAX`] events first. One that does not read loses
-//! its connection. The page can change nothing, and is for whoever can reach the address.
+//! its connection. The page can change nothing, and everybody who can reach the address can read it.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -143,8 +143,7 @@ impl Live {
 
 fn text(phase: &PhaseResult) -> String {
     let figure = |metric: Metric| shown(metric, phase.metric(metric, None));
-    let (rate, p50, p99) =
-        (figure(Metric::Throughput), figure(Metric::P50), figure(Metric::P99));
+    let (rate, p50, p99) = (figure(Metric::Throughput), figure(Metric::P50), figure(Metric::P99));
     format!("{rate}, p50 {p50}, p99 {p99}; {}", report::availability(phase))
 }
 

@@ -118,7 +118,7 @@ fn redis_is_started_measured_and_ended() {
         }
     });
     let results = results.unwrap();
-    assert_eq!(*pid.borrow(), "1");
+    assert_eq!(*pid.borrow(), "redis-server 1");
     assert_eq!(phase(&results, "closed").metric(Metric::Failures, None), 0.0);
     let ramp = phase(&results, "ramp");
     let due = ramp.latencies(None).len() as f64 + ramp.metric(Metric::Failures, None);

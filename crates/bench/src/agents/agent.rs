@@ -93,7 +93,8 @@ fn serve_one(stream: TcpStream, from: SocketAddr, serving: &Serving<'_>, load: &
             if matches!(order, Order::Plan { .. }) && held.is_none() {
                 held = wait_for(load);
                 if held.is_none() {
-                    return channel.send(&Answer::Failed("it serves another controller".to_owned()));
+                    return channel
+                        .send(&Answer::Failed("it serves another controller".to_owned()));
                 }
             }
             let answer = work.follow(order, &mut channel);
@@ -114,7 +115,7 @@ fn wait_for(load: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     loop {
         match load.try_lock() {
             Ok(held) => return Some(held),
-            // Whoever panicked holds nothing any more.
+            // The thread that panicked holds nothing any more.
             Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
             Err(TryLockError::WouldBlock) if begun.elapsed() > BUSY_TIMEOUT => return None,
             Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(20)),

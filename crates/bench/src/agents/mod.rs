@@ -33,7 +33,24 @@ pub use wire::{Channel, Secret};
 /// How often an agent at work says so.
 const ALIVE_EVERY: Duration = Duration::from_secs(1);
 /// By how much the clocks of agents and controller may differ. The load does not depend on them, but
-/// whoever compares logs or results of two hosts does, and nodes that order writes by time.
+/// comparisons of logs of two hosts do, and nodes that order writes by time.
 pub const CLOCKS_APART_MAX: Duration = Duration::from_secs(1);
 /// After this time without a word an agent is lost.
 pub const LOST_AFTER: Duration = Duration::from_secs(5);
+
+/// Reads the body of a frame as every message that there is, and checks the plan that it may hold.
+/// Returns whether it was any of them. For fuzzing: an agent trusts who knows its secret, but no
+/// bytes make it panic.
+pub fn decode(body: &[u8]) -> bool {
+    let order = serde_json::from_slice::<message::Order>(body);
+    if let Ok(message::Order::Plan { name, text, sets, .. }) = &order {
+        // What is wrong with it is said; here it is enough that nothing panics.
+        let _checked = crate::scenario::Plan::parse(name, text, sets);
+    }
+    let is_node = serde_json::from_slice::<nodes::NodeOrder>(body).is_ok();
+    let is_answer = serde_json::from_slice::<message::Answer>(body).is_ok();
+    order.is_ok()
+        || is_node
+        || is_answer
+        || serde_json::from_slice::<nodes::NodeAnswer>(body).is_ok()
+}

@@ -3,7 +3,8 @@
 //!
 //! Invariants: the nodes belong to the thread of the connection. They end when it closes, when the
 //! controller is silent for [`SILENT_MAX`], and with the agent. What runs here the controller
-//! chooses, as it chooses the programs of the driver `exec`: whoever knows the secret may.
+//! chooses, as it chooses the programs of the driver `exec`: a controller that knows the
+//! secret may.
 
 use std::io;
 use std::net::TcpStream;
@@ -11,10 +12,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::LOST_AFTER;
 use super::controller::open;
 use super::message::{Answer, Order};
 use super::wire::{Channel, Secret};
-use super::LOST_AFTER;
 use crate::run::RunError;
 use crate::run::host::{Host, HostCounts, NodeSignal, Place, ThisHost};
 use crate::scenario::node::NODES_MAX;
@@ -106,7 +107,8 @@ impl FarHost {
     /// It is lost, or knows another secret by now.
     pub fn connect(name: &str, secret: &Secret) -> Result<Self, RunError> {
         let stream: TcpStream = open(name)?;
-        let lost = |why: io::Error| RunError::Agent { agent: name.to_owned(), why: why.to_string() };
+        let lost =
+            |why: io::Error| RunError::Agent { agent: name.to_owned(), why: why.to_string() };
         let mut channel = Channel::open(stream, secret).map_err(lost)?;
         let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
         channel.send(&Order::Nodes { host: host.to_owned() }).map_err(lost)?;

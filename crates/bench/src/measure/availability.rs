@@ -29,7 +29,8 @@ impl Availability {
     /// Of a phase of so many seconds.
     pub fn of(rows: &[Row], seconds: f64) -> Self {
         let is_within = |row: &&Row| (row.second as f64) < seconds;
-        let mut counts: Vec<u64> = rows.iter().filter(|row| row.count > 0).map(|r| r.count).collect();
+        let mut counts: Vec<u64> =
+            rows.iter().filter(|row| row.count > 0).map(|r| r.count).collect();
         counts.sort_unstable();
         let usual = counts.get(counts.len() / 2).copied().unwrap_or(0);
         let piece = if usual < RATE_MIN { 1.0 } else { 1.0 / TENTHS as f64 };
@@ -50,7 +51,7 @@ impl Availability {
         };
         let mut next = 0;
         for row in rows.iter().filter(is_within) {
-            // A second of which nobody has said anything: nothing was answered.
+            // No part reported this second: nothing was answered in it.
             for missing in next..row.second {
                 pieces(piece, missing, &[0; TENTHS], &mut look);
             }

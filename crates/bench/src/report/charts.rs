@@ -6,9 +6,7 @@ use chart::{Event, Line, Panel, Stack, lines, log, plain, stack};
 
 use super::notes;
 use crate::measure::result::{PhaseResult, Results, Row};
-use crate::measure::usage::{
-    MessageSeries, NetworkRow, NetworkSeries, ProcessRow, ProcessSeries,
-};
+use crate::measure::usage::{MessageSeries, NetworkRow, NetworkSeries, ProcessRow, ProcessSeries};
 use crate::scenario::Metric;
 use crate::scenario::plan::label;
 
@@ -125,7 +123,8 @@ pub fn resources(phase: &PhaseResult) -> String {
 pub fn messages(phase: &PhaseResult) -> String {
     let kinds = phase.usage.messages.iter().filter(|series| !series.rows.is_empty());
     let line = |(series, colour): (&MessageSeries, usize)| {
-        Line::new(short(&series.kind), colour, series.rows.clone())
+        let kind = series.kind.rsplit(' ').next().unwrap_or_default();
+        Line::new(short(kind), colour, series.rows.clone())
     };
     let drawn: Vec<Line> = kinds.take(LINES_MAX).zip(1..).map(line).collect();
     if drawn.is_empty() {

@@ -9,7 +9,7 @@ mod charts;
 use std::fmt::Write as _;
 
 use crate::measure::record::from_pairs;
-use crate::measure::result::{Figure, PhaseResult, Results, RunFile, shown, shown_time};
+use crate::measure::result::{Figure, PhaseResult, Results, Row, RunFile, shown, shown_time};
 use crate::scenario::Metric;
 use crate::scenario::plan::label;
 
@@ -153,12 +153,9 @@ fn section(run: &RunFile, out: &mut String) -> std::fmt::Result {
         writeln!(out, "<h4>{}</h4>", escaped(&phase.name))?;
         table(phase, out)?;
         happened(phase, out)?;
-        for chart in [
-            charts::series(phase),
-            charts::percentiles(phase),
-            charts::resources(phase),
-            charts::messages(phase),
-        ] {
+        writeln!(out, "<figure {}>{}</figure>", rows(phase), charts::series(phase))?;
+        for chart in [charts::percentiles(phase), charts::resources(phase), charts::messages(phase)]
+        {
             if !chart.is_empty() {
                 writeln!(out, "<figure>{chart}</figure>")?;
             }
@@ -187,6 +184,18 @@ fn table(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
     writeln!(out, "</table>\n<p class=\"small\">{}</p>", escaped(&notes(phase)))
 }
 
+/// The rows behind a chart of seconds, for the script that says them under the pointer.
+fn rows(phase: &PhaseResult) -> String {
+    let row = |row: &Row| {
+        let kinds: Vec<String> =
+            row.kinds.iter().map(|(kind, n)| format!("{n} × {kind}")).collect();
+        serde_json::json!([row.second, row.count, kinds.join(", "), row.p50, row.p99])
+    };
+    let rows: Vec<serde_json::Value> = phase.series.iter().map(row).collect();
+    let rows = escaped(&serde_json::Value::from(rows).to_string());
+    format!("data-end=\"{}\" data-rows=\"{rows}\"", phase.seconds.max(1.0))
+}
+
 /// What the timeline did, and what clients saw of it.
 fn happened(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
     let found = phase.availability();
@@ -197,7 +206,10 @@ fn happened(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
     if phase.marks.is_empty() {
         return Ok(());
     }
-    writeln!(out, "<table>\n<tr><th class=\"n\">at</th><th>what</th><th class=\"n\">took</th></tr>")?;
+    writeln!(
+        out,
+        "<table>\n<tr><th class=\"n\">at</th><th>what</th><th class=\"n\">took</th></tr>"
+    )?;
     for mark in &phase.marks {
         let took = mark.took.map_or("not ended".to_owned(), |took| format!("{took:.2} s"));
         let why = mark.failure.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
@@ -243,23 +255,31 @@ fn used(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
         writeln!(out, "<tr><td>{}</td>{cells}</tr>", escaped(name))
     };
     if !usage.processes.is_empty() {
-        head(out, "process", &[
-            "processors",
-            "memory at most, MiB",
-            "from disks, MiB/s",
-            "to disks, MiB/s",
-            "voluntary switches/s",
-            "involuntary",
-        ])?;
+        head(
+            out,
+            "process",
+            &[
+                "processors",
+                "memory at most, MiB",
+                "from disks, MiB/s",
+                "to disks, MiB/s",
+                "voluntary switches/s",
+                "involuntary",
+            ],
+        )?;
         for one in &usage.processes {
-            row(out, &one.name, &[
-                format!("{:.2}", one.mean(|row| row.cpu)),
-                format!("{:.0}", mib(one.rss_max() as f64)),
-                format!("{:.2}", mib(one.mean(|row| row.read))),
-                format!("{:.2}", mib(one.mean(|row| row.written))),
-                format!("{:.0}", one.mean(|row| row.voluntary)),
-                format!("{:.0}", one.mean(|row| row.involuntary)),
-            ])?;
+            row(
+                out,
+                &one.name,
+                &[
+                    format!("{:.2}", one.mean(|row| row.cpu)),
+                    format!("{:.0}", mib(one.rss_max() as f64)),
+                    format!("{:.2}", mib(one.mean(|row| row.read))),
+                    format!("{:.2}", mib(one.mean(|row| row.written))),
+                    format!("{:.0}", one.mean(|row| row.voluntary)),
+                    format!("{:.0}", one.mean(|row| row.involuntary)),
+                ],
+            )?;
         }
         writeln!(out, "</table>")?;
     }
@@ -267,12 +287,16 @@ fn used(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
         let names = ["received, MiB/s", "sent, MiB/s", "TCP segments/s", "sent again/s"];
         head(out, "network", &names)?;
         for one in &usage.networks {
-            row(out, &one.name, &[
-                format!("{:.2}", mib(one.mean(|row| row.received))),
-                format!("{:.2}", mib(one.mean(|row| row.sent))),
-                format!("{:.0}", one.mean(|row| row.segments)),
-                format!("{:.2}", one.mean(|row| row.resent)),
-            ])?;
+            row(
+                out,
+                &one.name,
+                &[
+                    format!("{:.2}", mib(one.mean(|row| row.received))),
+                    format!("{:.2}", mib(one.mean(|row| row.sent))),
+                    format!("{:.0}", one.mean(|row| row.segments)),
+                    format!("{:.2}", one.mean(|row| row.resent)),
+                ],
+            )?;
         }
         writeln!(out, "</table>")?;
     }

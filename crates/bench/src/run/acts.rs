@@ -80,7 +80,7 @@ impl<'a> Acts<'a> {
         self.poll(targets)
     }
 
-    /// Does what is to be done between a phase and the next, and waits until all of that has ended.
+    /// Does what is to be done between a phase and the next, one after the other.
     ///
     /// # Errors
     /// Something cannot be done, or `pause` says that the run is to end.
@@ -91,7 +91,6 @@ impl<'a> Acts<'a> {
         targets: &mut Targets,
         mut pause: impl FnMut(&mut Targets) -> Result<(), RunError>,
     ) -> Result<(), RunError> {
-        let from = self.marks.len();
         while let Some(number) = self.due.front().copied() {
             let is_due = match self.scenario.timeline[number].when {
                 // Its time came when the load had just ended.
@@ -101,11 +100,12 @@ impl<'a> Acts<'a> {
                 break;
             }
             self.due.pop_front();
+            let mark = self.marks.len();
             self.begin(number, phase, seconds, targets)?;
-        }
-        while self.under_way.iter().any(|act| act.mark >= from) {
-            self.poll(targets)?;
-            pause(targets)?;
+            while self.under_way.iter().any(|act| act.mark == mark) {
+                self.poll(targets)?;
+                pause(targets)?;
+            }
         }
         Ok(())
     }

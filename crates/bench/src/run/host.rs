@@ -177,8 +177,8 @@ impl Host for ThisHost {
         };
         command.args(&words[1..]).process_group(0);
         let log = self.dir.path().join(format!("{}.log", node + 1));
-        let process = Process::start(command, &log)
-            .map_err(|error| RunError::Target(error.to_string()))?;
+        let process =
+            Process::start(command, &log).map_err(|error| RunError::Target(error.to_string()))?;
         self.processes.insert(node, process);
         Ok(())
     }

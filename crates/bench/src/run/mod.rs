@@ -101,7 +101,7 @@ pub struct Options {
     pub command: String,
     /// The version of the program, for the results.
     pub version: String,
-    /// Set by whoever wants it to end.
+    /// Set when the run is to end early.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -155,9 +155,8 @@ pub fn check(plan: &Plan) -> Result<(), RunError> {
         }
     }
     let of = |cell: &&Cell| cell.scenario.network == Network::Namespaces;
-    let delays = |cell: &Cell| {
-        cell.scenario.timeline.iter().any(|act| matches!(act.deed, Deed::Delay(_)))
-    };
+    let delays =
+        |cell: &Cell| cell.scenario.timeline.iter().any(|act| matches!(act.deed, Deed::Delay(_)));
     if plan.cells.iter().any(|cell| of(&cell)) {
         let with_delay = plan.cells.iter().filter(of).any(delays);
         if let Some(why) = host::network_refusal(with_delay) {

@@ -7,7 +7,8 @@ use super::host::HostCounts;
 use super::proc::{NetworkCounts, ProcessCounts};
 use super::scrape::Scraped;
 use crate::measure::usage::{
-    INSTRUMENT, KINDS_MAX, MessageSeries, NetworkRow, NetworkSeries, ProcessRow, ProcessSeries, ROWS_MAX, Usage,
+    INSTRUMENT, KINDS_MAX, MessageSeries, NetworkRow, NetworkSeries, ProcessRow, ProcessSeries,
+    ROWS_MAX, Usage,
 };
 
 /// What kinds beyond [`KINDS_MAX`] are called.

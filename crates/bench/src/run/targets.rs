@@ -138,8 +138,7 @@ impl Targets {
             let place = self.hosts[host].1.place(number, &secret)?;
             let [port, port2, port3] = place.ports.map(|port| port.to_string());
             let (name, count) = (spec.name.clone(), (number + 1).to_string());
-            let values =
-                [port, port2, port3, place.dir, count, place.host, name, place.secret];
+            let values = [port, port2, port3, place.dir, count, place.host, name, place.secret];
             for (key, value) in PLACES.iter().zip(values) {
                 if number == 0 {
                     self.places.insert(format!("first.{key}"), value.clone());
@@ -341,9 +340,17 @@ impl Targets {
         all
     }
 
-    /// The names of all nodes.
+    /// What results call the nodes: their names; if that is a number, with the program's.
     pub fn names(&self) -> Vec<String> {
-        self.nodes.iter().map(|node| node.spec.name.clone()).collect()
+        let name = |(number, node): (usize, &Node)| {
+            let name = &node.spec.name;
+            if !name.bytes().all(|byte| byte.is_ascii_digit()) {
+                return name.clone();
+            }
+            let program = self.fill(&node.spec.command[0], Some(number));
+            format!("{} {name}", program.rsplit('/').next().unwrap_or(&program))
+        };
+        self.nodes.iter().enumerate().map(name).collect()
     }
 
     /// Where nodes' metrics are, of those that tell.

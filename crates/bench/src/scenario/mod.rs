@@ -38,6 +38,7 @@
 //! at_most = "5ms"
 //! ```
 //!
+//! [[node]] and [[timeline]] start nodes and say what happens to them: [`node`], [`timeline`].
 //! docs/bench.md lists all keys. [`reader`] reads them with their positions, [`parse`] says which
 //! there are, [`plan`] makes the cells of a matrix, [`shipped`] holds those in the program.
 
@@ -292,5 +293,7 @@ impl Metric {
     }
 }
 
+#[cfg(test)]
+mod cluster_tests;
 #[cfg(test)]
 mod tests;

@@ -23,11 +23,12 @@ use super::reader::{Read, Section};
 pub const NODES_MAX: usize = 1_000;
 /// The most nodes in namespaces of their own: each has a number in one small network.
 const NAMESPACES_MAX: usize = 99;
+/// The longest command.
+const COMMAND_BYTES_MAX: usize = 16 << 10;
 /// The longest name of a node.
 const NAME_BYTES_MAX: usize = 40;
 /// What each node has, as `{port}`, and as `{NAME.port}` for others.
-pub const PLACES: [&str; 8] =
-    ["port", "port2", "port3", "dir", "number", "host", "name", "secret"];
+pub const PLACES: [&str; 8] = ["port", "port2", "port3", "dir", "number", "host", "name", "secret"];
 
 /// A process that is started.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +70,9 @@ pub fn nodes(root: &Section<'_, '_>) -> Read<Vec<NodeSpec>> {
         if command.is_empty() {
             let example = "command = [\"redis-server\", \"--port\", \"{port}\"]";
             return Err(section.error(format!("needs a command: {example}")));
+        }
+        if command.iter().map(String::len).sum::<usize>() > COMMAND_BYTES_MAX {
+            return Err(section.error_at("command", format!("more than {COMMAND_BYTES_MAX} bytes")));
         }
         let others = section.texts("others")?.unwrap_or_default();
         let metrics = section.text("metrics")?;

@@ -70,7 +70,9 @@ pub fn target(section: &Section<'_, '_>, nodes: Vec<NodeSpec>) -> Read<Target> {
         }
     }
     if is_inside && !nodes.is_empty() {
-        return Err(section.error_at("driver", format!("`{name}` has no other target: no [[node]]")));
+        return Err(
+            section.error_at("driver", format!("`{name}` has no other target: no [[node]]"))
+        );
     }
     let addresses = match addresses {
         Some(addresses) => addresses,
