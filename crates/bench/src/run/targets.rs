@@ -100,10 +100,11 @@ impl Targets {
             made.fixed.push(server.address().to_string());
             made.null = Some(server);
         }
+        // Without nodes there is this process to be looked at.
+        made.find_places(scenario, session)?;
         if target.nodes.is_empty() {
             made.fixed.extend(target.addresses.iter().cloned());
         } else {
-            made.find_places(scenario, session)?;
             let at_once = (0..made.nodes.len()).filter(|node| !made.nodes[*node].spec.is_later);
             for node in at_once.collect::<Vec<_>>() {
                 made.start_node(node)?;
