@@ -440,3 +440,20 @@ fn accepts(address: SocketAddr) -> Result<(), String> {
         _ => error.to_string(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_that_are_known_are_filled_and_other_braces_stay() {
+        let places = [("n1.port", "25001"), ("carillon", "/bin/c")];
+        let places: HashMap<String, String> =
+            places.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let filled = |word: &str| fill(word, |key| places.get(key));
+        assert_eq!(filled("a{n1.port}:{n1.port}"), "a25001:25001");
+        assert_eq!(filled("{carillon}{"), "/bin/c{");
+        assert_eq!(filled("{other} {{n1.port}}"), "{other} {25001}");
+        assert_eq!(filled(""), "");
+    }
+}
