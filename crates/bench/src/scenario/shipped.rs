@@ -9,10 +9,14 @@ macro_rules! scenarios {
 }
 
 /// Name and text of each, in the order in which they are listed.
-pub const ALL: [(&str, &str); 10] = scenarios![
+pub const ALL: [(&str, &str); 14] = scenarios![
     "instrument-memory",
     "instrument-null",
+    "instrument-depth",
+    "instrument-connections",
+    "instrument-long",
     "carillon",
+    "elasticity",
     "http",
     "redis",
     "ramp",
