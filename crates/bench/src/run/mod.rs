@@ -8,6 +8,7 @@ mod files;
 mod link;
 mod phase;
 mod session;
+mod slots;
 mod targets;
 mod timer;
 mod worker;

@@ -7,6 +7,7 @@
 //! | `{port}`, `{port2}`, `{port3}` | free ports of this machine |
 //! | `{dir}` | a new directory, which is removed at the end |
 //! | `{first.port}`, …, `{first.dir}` | those of the first command |
+//! | `{2.port}`, …, `{2.dir}` | those of the command of this number |
 //! | `{number}` | the number of the command, from 1 |
 //! | `{carillon}` | this program |
 
@@ -44,7 +45,26 @@ pub struct Targets {
 struct Places(Vec<(String, String)>);
 
 impl Places {
-    fn new(number: usize, dir: &str, first: Option<&Places>) -> Self {
+    /// Of so many commands, each of which knows those of all.
+    fn all(count: usize, dir: &str) -> Vec<Self> {
+        let own: Vec<_> = (1..=count).map(|number| Self::own(number, dir)).collect();
+        let program = std::env::current_exe().unwrap_or_else(|_| "carillon".into());
+        let others = own.iter().zip(1..).flat_map(|(places, number)| {
+            let first = (number == 1).then(|| "first".to_owned());
+            let names = [Some(number.to_string()), first].into_iter().flatten();
+            names.flat_map(|name| {
+                let of = move |(place, value): &(String, String)| {
+                    (format!("{{{name}.{}", &place[1..]), value.clone())
+                };
+                places.iter().map(of).collect::<Vec<_>>()
+            })
+        });
+        let mut shared: Vec<(String, String)> = others.collect();
+        shared.push(("{carillon}".to_owned(), program.to_string_lossy().into_owned()));
+        own.into_iter().map(|own| Self([own, shared.clone()].concat())).collect()
+    }
+
+    fn own(number: usize, dir: &str) -> Vec<(String, String)> {
         let port = || unused().port().to_string();
         let own = [
             ("port", port()),
@@ -53,14 +73,7 @@ impl Places {
             ("dir", format!("{dir}/{number}")),
             ("number", number.to_string()),
         ];
-        let mut all: Vec<(String, String)> =
-            own.into_iter().map(|(name, value)| (format!("{{{name}}}"), value)).collect();
-        let first: Vec<(String, String)> = first.map_or(all.clone(), |first| first.0.clone());
-        let of_first = first.into_iter().filter(|(name, _)| !name.starts_with("{first."));
-        all.extend(of_first.map(|(name, value)| (format!("{{first.{}", &name[1..]), value)));
-        let program = std::env::current_exe().unwrap_or_else(|_| "carillon".into());
-        all.push(("{carillon}".to_owned(), program.to_string_lossy().into_owned()));
-        Self(all)
+        own.into_iter().map(|(name, value)| (format!("{{{name}}}"), value)).collect()
     }
 
     fn fill(&self, word: &str) -> String {
@@ -97,9 +110,8 @@ impl Targets {
         let dir = Directory::new(&format!("bench-target-{run}"))?;
         let path = dir.path().to_string_lossy().into_owned();
         self._dir = Some(dir);
-        let mut all: Vec<Places> = Vec::new();
-        for (number, words) in (1..).zip(&target.commands) {
-            let places = Places::new(number, &path, all.first());
+        let all = Places::all(target.commands.len(), &path);
+        for ((number, words), places) in (1..).zip(&target.commands).zip(all) {
             std::fs::create_dir_all(places.fill("{dir}"))?;
             let mut command = Command::new(places.fill(&words[0]));
             command.args(words[1..].iter().map(|word| places.fill(word)));
@@ -115,7 +127,6 @@ impl Targets {
                     self.addresses.push(filled);
                 }
             }
-            all.push(places);
         }
         Ok(())
     }
@@ -193,8 +204,9 @@ mod tests {
 
     #[test]
     fn placeholders_are_of_each_command_and_of_the_first() {
-        let first = Places::new(1, "/tmp/x", None);
-        let second = Places::new(2, "/tmp/x", Some(&first));
+        let all = Places::all(2, "/tmp/x");
+        let (first, second) = (&all[0], &all[1]);
+        assert_eq!(first.fill("{2.port3}"), second.fill("{port3}"));
         assert_eq!(first.fill("a{dir}b{number}"), "a/tmp/x/1b1");
         assert_eq!(second.fill("{dir} {first.dir}"), "/tmp/x/2 /tmp/x/1");
         assert_eq!(second.fill("{first.port}"), first.fill("{port}"));
