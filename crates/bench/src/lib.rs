@@ -14,6 +14,9 @@
 //!               └── report:           a page with charts                  pure
 //! ```
 //!
+//! [`papers`] measures five documents with it, and [`papers::model`] says what a request costs in a
+//! cluster of any size.
+//!
 //! With agents the phases run on other hosts: [`agents`] ships the scenario, starts all at one
 //! moment and gathers what they measured.
 //!
@@ -34,6 +37,7 @@ pub mod driver;
 pub mod load;
 pub mod machine;
 pub mod measure;
+pub mod papers;
 pub mod report;
 pub mod run;
 pub mod scenario;
