@@ -14,11 +14,11 @@
 //!               └── report:           a page with charts                  pure
 //! ```
 //!
+//! [`live`] shows a run in a browser while it goes on. With agents the phases run on other hosts:
+//! [`agents`] ships the scenario, starts all at one moment and gathers what they measured.
+//!
 //! [`papers`] measures five documents with it, and [`papers::model`] says what a request costs in a
 //! cluster of any size.
-//!
-//! With agents the phases run on other hosts: [`agents`] ships the scenario, starts all at one
-//! moment and gathers what they measured.
 //!
 //! Invariants:
 //! 1. A latency of an open loop counts from when the request was meant to be sent, not from when a
@@ -34,6 +34,7 @@
 
 pub mod agents;
 pub mod driver;
+pub mod live;
 pub mod load;
 pub mod machine;
 pub mod measure;

@@ -18,13 +18,7 @@ const READY: Duration = Duration::from_secs(60);
 
 fn run_in(dir: &Path, text: &str, observer: &mut dyn FnMut(Progress<'_>)) -> Results {
     let plan = Plan::parse("test.toml", text, &[]).unwrap_or_else(|why| panic!("{why}"));
-    let options = Options {
-        out: dir.to_owned(),
-        repetitions: None,
-        replaces: false,
-        command: "test".to_owned(),
-        version: "0".to_owned(),
-    };
+    let options = Options { out: dir.to_owned(), command: "test".to_owned(), ..Options::default() };
     run::run(&plan, &options, &mut Local::default(), observer).unwrap_or_else(|why| panic!("{why}"))
 }
 

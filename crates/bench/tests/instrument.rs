@@ -8,8 +8,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use bench::agents::agent::Serving;
 use bench::agents::{Remote, Secret, agent};
 use bench::measure::result::{PhaseResult, Results};
 use bench::run::{self, Local, Options, Progress, RunError, Session};
@@ -24,10 +25,9 @@ fn plan(text: &str) -> Plan {
 fn options(dir: &Path) -> Options {
     Options {
         out: dir.to_owned(),
-        repetitions: None,
-        replaces: false,
         command: "test".to_owned(),
         version: "0".to_owned(),
+        ..Options::default()
     }
 }
 
@@ -330,7 +330,10 @@ fn secret() -> Secret {
 fn start_agent() -> String {
     let address = harness::ports::unused().to_string();
     let listen = address.clone();
-    thread::spawn(move || agent::serve(&listen, &secret(), &mut |_| {}));
+    thread::spawn(move || {
+        let serving = Serving { secret: secret(), clock: SystemTime::now, log: &|_| {} };
+        agent::serve(&listen, &serving)
+    });
     harness::until(Duration::from_secs(10), "the agent listens", || {
         TcpStream::connect(&address).ok()
     });

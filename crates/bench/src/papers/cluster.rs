@@ -10,12 +10,19 @@ use std::time::{Duration, Instant};
 use client::http::{Client, KeyspaceSpec};
 use harness::ports::unused;
 use harness::process::{Directory, Process};
+use harness::resp::{Connection, TextReply};
 use serde_json::Value;
 
 use crate::{Outcome, machine};
 
 /// How long nodes may take to serve, and shards to come to rest.
 const REST_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long shards may take to be spread evenly: after that they are measured as they are.
+const EVEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Keys that are written and deleted, to see that all shards take writes: some for each shard.
+const PROBES: u64 = 48;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long a node may take to stop.
@@ -175,29 +182,37 @@ impl Cluster {
         self.wait_until_at_rest()
     }
 
-    /// Waits until all shards have a leader and their replicas, and nodes lead their parts.
+    /// Waits until all shards have a leader and their replicas, nodes lead about equal parts, and
+    /// each node takes writes.
     ///
     /// # Errors
     /// They do not.
     pub fn wait_until_at_rest(&self) -> Outcome<()> {
         let begun = Instant::now();
         let client = self.client(0)?;
-        while !client.shards(Some("0")).is_ok_and(|shards| self.is_at_rest(&shards)) {
+        loop {
+            let (is_whole, is_even) =
+                client.shards(Some("0")).map_or((false, false), |shards| self.rest(&shards));
+            let is_late = begun.elapsed() > EVEN_TIMEOUT;
+            if is_whole && (is_even || is_late) && self.takes_writes() {
+                return Ok(());
+            }
             if begun.elapsed() > REST_TIMEOUT {
                 return Err("the shards of keyspace 0 do not come to rest".into());
             }
             sleep(LOOK);
         }
-        Ok(())
     }
 
-    fn is_at_rest(&self, shards: &Value) -> bool {
+    /// Whether all shards are whole, and whether no node leads more than twice its part.
+    fn rest(&self, shards: &Value) -> (bool, bool) {
         let shards = shards["shards"].as_array().map_or(&[][..], Vec::as_slice);
         let is_whole = |shard: &Value| {
             // Fewer nodes than replicas cannot hold them all.
             let wanted = shard["replicas_wanted"].as_u64().unwrap_or(1);
             let nodes = self.nodes.len() as u64;
-            shard["replicas_live"].as_u64() >= Some(if nodes < 3 { 1 } else { wanted.min(nodes) })
+            let least = if nodes < 3 { 1 } else { wanted.min(nodes) };
+            shard["replicas_live"].as_u64() >= Some(least)
                 && shard["changing"] == false
                 && !shard["leader"].is_null()
         };
@@ -205,7 +220,26 @@ impl Cluster {
         leaders.sort_unstable();
         let most = leaders.chunk_by(|a, b| a == b).map(<[_]>::len).max().unwrap_or(0);
         let part = shards.len().div_ceil(self.nodes.len());
-        !shards.is_empty() && shards.iter().all(is_whole) && most <= 2 * part
+        (!shards.is_empty() && shards.iter().all(is_whole), most <= 2 * part)
+    }
+
+    fn takes_writes(&self) -> bool {
+        let probe = |number: usize, verb: &str, rest: &[&str]| -> Option<()> {
+            let at = self.nodes[number].resp;
+            let mut connection = Connection::open(at, ANSWER_TIMEOUT, ANSWER_TIMEOUT).ok()?;
+            for key in 0..PROBES {
+                let key = format!("ready-{key}");
+                let words = [&[verb, &key], rest].concat();
+                let reply = connection.ask(&words).ok()?;
+                if let TextReply::Error(_) = reply {
+                    return None;
+                }
+            }
+            Some(())
+        };
+        let all = || self.running().map(|(number, _)| number);
+        all().all(|number| probe(number, "SET", &["1"]).is_some())
+            && all().next().is_some_and(|number| probe(number, "DEL", &[]).is_some())
     }
 
     /// How many nodes there are, running or not.

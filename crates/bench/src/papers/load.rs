@@ -1,12 +1,15 @@
 //! Loads on addresses: scenarios of the instrument, made here.
 
 use std::fmt::Write;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use crate::Outcome;
+use crate::measure::record::PhaseData;
 use crate::measure::result::{PhaseResult, Row};
-use crate::run::{Local, Session, Step};
-use crate::scenario::{Metric, Plan};
+use crate::run::{Control, Local, Seconds, Session, Step, StepEvent};
+use crate::scenario::{Metric, Plan, Scenario};
 
 /// What is asked of a store.
 #[derive(Clone, Debug)]
@@ -33,6 +36,8 @@ pub struct Load {
     pub seconds: f64,
     /// How long a request may take.
     pub timeout: Duration,
+    /// Whether a client whose node is gone goes to the next.
+    pub fails_over: bool,
 }
 
 impl Default for Load {
@@ -49,6 +54,7 @@ impl Default for Load {
             ops: "",
             seconds: 3.0,
             timeout: Duration::from_secs(10),
+            fails_over: false,
         }
     }
 }
@@ -89,12 +95,13 @@ impl Load {
         // A string takes everything.
         let _always = write!(
             text,
-            "[target]\ndriver = {driver:?}\naddresses = [{list}]\nrequest_timeout = \"{}ms\"\n{}\
+            "[target]\ndriver = {driver:?}\naddresses = [{list}]\nrequest_timeout = \"{}ms\"\nfailover = {}\n{}\
              [keys]\ncount = {keys}\nprefix = {prefix:?}\n[values]\nbytes = {bytes}\n\
              [setup]\nclients = {clients}\npipeline = {pipeline}\n{ops}\n\
              [load]\nclients = {clients}\npipeline = {pipeline}\nmix = {{ {mix} }}\n\
              [[phase]]\nname = \"run\"\nseconds = {}\nrequire_values = false\n",
             self.timeout.as_millis(),
+            self.fails_over,
             greeting.unwrap_or_default(),
             self.seconds,
         );
@@ -107,9 +114,7 @@ impl Load {
     /// A write failed, or the scenario is wrong.
     pub fn fill(&self, addresses: &[String]) -> Outcome<f64> {
         let plan = Plan::parse("papers", &self.text(addresses), &[])?;
-        let mut session = Local::default();
-        session.begin(0, addresses)?;
-        let done = session.step(&plan.cells[0].scenario, Step::Setup, &mut |_| {})?;
+        let done = step(&plan.cells[0].scenario, Step::Setup, addresses)?;
         let failed = done.data.entries.iter().flat_map(|entry| &entry.failures);
         let failed: Vec<String> = failed.map(|(kind, n)| format!("{n} × {kind}")).collect();
         match failed.is_empty() {
@@ -125,11 +130,9 @@ impl Load {
     pub fn run(&self, addresses: &[String]) -> Outcome<Measured> {
         let plan = Plan::parse("papers", &self.text(addresses), &[])?;
         let scenario = &plan.cells[0].scenario;
-        let mut session = Local::default();
-        session.begin(0, addresses)?;
-        let done = session.step(scenario, Step::Phase(0), &mut |_| {})?;
-        let series = done.seconds.all().map(Row::from).collect();
-        let phase = PhaseResult::new(&scenario.phases[0], self.seconds, done.data, series);
+        let done = step(scenario, Step::Phase(0), addresses)?;
+        let phase =
+            PhaseResult::new(&scenario.phases[0], self.seconds, done.data, done.seconds.rows());
         let millis = |metric| phase.metric(metric, None) / 1e6;
         let kinds = phase.data.entries.iter().flat_map(|entry| &entry.failures);
         let mut kinds: Vec<String> = kinds.map(|(kind, _)| kind.clone()).collect();
@@ -147,6 +150,33 @@ impl Load {
             series: phase.series,
         })
     }
+}
+
+/// What a step did.
+struct Done {
+    data: PhaseData,
+    seconds: Seconds,
+    elapsed: f64,
+}
+
+/// Does one step of a scenario from this process.
+fn step(scenario: &Scenario, step: Step, addresses: &[String]) -> Outcome<Done> {
+    let mut session = Local::default();
+    session.begin(0, addresses)?;
+    // At most one event waits for each second.
+    let (events, heard) = channel();
+    let control = Control { events, stop: AtomicBool::new(false) };
+    let data = session.step(scenario, step, &control)?;
+    let ended = Instant::now();
+    drop(control);
+    let mut done = Done { data, seconds: Seconds::default(), elapsed: 0.0 };
+    for event in heard {
+        match event {
+            StepEvent::Began(at) => done.elapsed = ended.duration_since(at).as_secs_f64(),
+            StepEvent::Second(second) => done.seconds.add(second),
+        }
+    }
+    Ok(done)
 }
 
 #[cfg(test)]

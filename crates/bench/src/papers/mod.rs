@@ -127,6 +127,12 @@ fn source(page: &mut Page, options: &Options, begun: Instant, before: &Busy) {
             machine.cores
         ),
     ]);
+    if cfg!(debug_assertions) {
+        page.say(
+            "The program was built with debug assertions (`cargo build` without `--release`): it \
+             is slower than `make dist`, with which pages are to be made.",
+        );
+    }
     if options.is_quick {
         page.say(
             "This is a short form (`--quick`): each figure is one run of a second or less, which \

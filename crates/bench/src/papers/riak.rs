@@ -152,7 +152,7 @@ fn lose(bed: &mut Bed<'_>) -> Outcome<Lost> {
     let addresses = cluster.addresses(Door::Resp);
     let steps = 2 * gone + 3;
     let seconds = step * steps as f64;
-    let load = Load { timeout: Duration::from_secs(2), ..mixed(nodes, seconds) };
+    let load = Load { timeout: Duration::from_secs(2), fails_over: true, ..mixed(nodes, seconds) };
     load.fill(&addresses)?;
     let mut events = vec![(0.0, nodes)];
     let measured = std::thread::scope(|scope| -> Outcome<Measured> {
@@ -345,8 +345,8 @@ fn availability(page: &mut Page, lost: &Lost) {
     page.say(&format!(
         "{} clients on {} nodes, three replicas. {} nodes get kill -9 one after the other and are \
          started again one after the other: {} requests a second with all, {} with the fewest, {} \
-         when all are back. Clients stay with their node: those of a dead one try again ten times a \
-         second, and each try counts as a failure ({} of {} requests).",
+         when all are back. A client whose node is gone goes to the next one. {} requests of {} \
+         failed, most of them under way as their node died.",
         CLIENTS_PER_NODE * lost.nodes as u64,
         lost.nodes,
         lost.gone,

@@ -83,6 +83,9 @@ pub struct RunArgs {
     /// Remove results of another scenario that the directory holds.
     #[arg(long)]
     pub replace: bool,
+    /// Show the run in a browser while it goes on, at this address.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub live: Option<String>,
     /// Agents that make the load, instead of this process.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', requires = "secret_file")]
     pub agents: Vec<String>,

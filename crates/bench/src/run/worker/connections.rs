@@ -100,6 +100,9 @@ impl Worker<'_> {
                 self.fail(index, &Broken("timeout".to_owned()), now);
             } else if client.retry.is_some_and(|at| at <= now) {
                 client.retry = None;
+                if self.job.scenario.target.fails_over && self.slots.is_none() {
+                    client.target = (client.target + 1) % self.job.addresses.len().max(1);
+                }
                 self.reconnects += 1;
                 if let Err(why) = self.open(index) {
                     self.fail(index, &why, now);
