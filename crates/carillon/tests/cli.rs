@@ -316,17 +316,6 @@ fn route_prints_table_of_lookups() {
             .each_ref()
     );
     assert!(way[1].is_null());
-    let advice = node.run("route --advise --seconds 1");
-    assert_eq!(advice.code, 0, "{}", advice.err);
-    assert!(advice.text().starts_with("full suits this cluster.\n\n8 shards (hashed) on 1 nodes"));
-    assert!(advice.text().contains("chord-sharp"), "{}", advice.text());
-    let advice = node.run("route --advise --seconds 1 --json");
-    let advice: serde_json::Value = serde_json::from_str(advice.text()).unwrap();
-    assert_eq!((&advice["advice"], &advice["shards"]), (&"full".into(), &8.into()));
-    assert_eq!(advice["lookups"][0]["found"], 16);
-    for wrong in ["route", "route key --advise", "route key --seconds 3"] {
-        assert_eq!(node.run(wrong).code, 2, "{wrong}");
-    }
     for wrong in ["--lookup kademlia", "--form sideways"] {
         let refused = node.run(&format!("route greeting {wrong}"));
         assert_eq!(refused.code, 2);

@@ -1,8 +1,10 @@
-//! `carillon bench papers` in its short form, and three nodes as a Redis Cluster.
+//! `carillon bench papers` in its short form, three nodes as a Redis Cluster, and what
+//! `carillon route --advise` says of them.
 
 use std::ffi::OsStr;
 use std::fs;
 
+use harness::cluster::Cluster;
 use harness::command::{CommandResult, run};
 use harness::process::Directory;
 use serde_json::Value;
@@ -91,4 +93,24 @@ fn three_nodes_are_asked_where_slots_are() {
     assert!(done > 100, "{data}");
     // Leaders may have moved since the slots were asked for; hardly any request was sent elsewhere.
     assert!(data["redirects"].as_u64().unwrap() * 10 < done, "{data}");
+}
+
+#[test]
+fn a_small_cluster_is_advised_to_keep_full_tables() {
+    let cluster = Cluster::start(PROGRAM, "advise", 3, &[], &["0"]);
+    let node = &cluster.nodes[1];
+    let (code, text) = node.carillon(&["route", "--advise", "--seconds", "1"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("full suits this cluster."), "{text}");
+    assert!(text.contains("8 shards (hashed) on 3 nodes"), "{text}");
+    assert!(text.contains("a change takes 3 messages by full"), "{text}");
+    let (code, text) = node.carillon(&["route", "--advise", "--seconds", "1", "--json"]);
+    let advice: Value = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"));
+    assert_eq!((code, &advice["advice"], &advice["nodes"]), (0, &"full".into(), &3.into()));
+    let full = &advice["lookups"][0];
+    assert_eq!((&full["lookup"], &full["found"]), (&"full".into(), &16.into()));
+    for wrong in [&["route"][..], &["route", "key", "--advise"], &["route", "k", "--seconds", "3"]]
+    {
+        assert_eq!(node.carillon(wrong).0, 2, "{wrong:?}");
+    }
 }

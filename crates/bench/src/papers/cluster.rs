@@ -204,7 +204,7 @@ impl Cluster {
         }
     }
 
-    /// Whether all shards are whole, and whether no node leads more than twice its part.
+    /// Whether all shards are whole, and whether no node leads two more than its part.
     fn rest(&self, shards: &Value) -> (bool, bool) {
         let shards = shards["shards"].as_array().map_or(&[][..], Vec::as_slice);
         let is_whole = |shard: &Value| {
@@ -220,7 +220,7 @@ impl Cluster {
         leaders.sort_unstable();
         let most = leaders.chunk_by(|a, b| a == b).map(<[_]>::len).max().unwrap_or(0);
         let part = shards.len().div_ceil(self.nodes.len());
-        (!shards.is_empty() && shards.iter().all(is_whole), most <= 2 * part)
+        (!shards.is_empty() && shards.iter().all(is_whole), most <= part + 1)
     }
 
     fn takes_writes(&self) -> bool {

@@ -156,6 +156,11 @@ pub fn shown(number: f64) -> String {
     }
 }
 
+/// A number of things: 0, 12, 12 345.
+pub fn count(number: f64) -> String {
+    if number.abs() < 1000.0 { format!("{number:.0}") } else { shown(number) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +176,7 @@ mod tests {
         let numbers = [1_234_567.8, -1234.0, 123.4, 12.34, 0.5, 0.0, 0.012, f64::NAN];
         let texts = ["1 234 568", "-1 234", "123", "12.3", "0.50", "0.00", "0.0120", "–"];
         assert_eq!(numbers.map(shown), texts.map(str::to_owned));
+        assert_eq!([0.0, 3.0, 4321.0].map(count), ["0", "3", "4 321"].map(str::to_owned));
     }
 
     #[test]

@@ -11,8 +11,8 @@ use chart::{Line, log, plain};
 
 use super::cluster::{Cluster, Door};
 use super::load::{Load, Measured};
-use super::page::{Page, Verdict, shown};
-use super::{Bed, percent, thesis_simulated};
+use super::page::{Page, Verdict, count, shown};
+use super::{Bed, thesis_simulated};
 use crate::Outcome;
 
 /// Tables of the thesis.
@@ -217,13 +217,13 @@ fn verdicts(live: &Live, nodes: &[usize], clients: &[u64]) -> Vec<Verdict> {
         Verdict::new(
             "σ/mean of elements per node stays the same, whatever the number of nodes (5.3)",
             format!(
-                "{} with {} nodes, {} with {}: arcs have equal widths and are divided evenly",
+                "{} with {} nodes, {} with {}: arcs of equal width, whole ones for each node",
                 shown(first.map_or(0.0, |(_, deviation)| *deviation)),
                 first.map_or(0, |(nodes, _)| *nodes),
                 shown(uneven),
                 last.map_or(0, |(nodes, _)| *nodes),
             ),
-            Some(uneven > 0.3),
+            Some(uneven > 0.5),
         ),
     ]
 }
@@ -296,7 +296,7 @@ fn throughput(page: &mut Page, live: &Live, rows: &[Row], nodes: &[usize], clien
             shown(found.measured.rate),
             shown(found.measured.p50),
             shown(found.measured.p99),
-            shown(found.measured.failures),
+            count(found.measured.failures),
             theirs.join(", "),
         ]);
     }
@@ -343,14 +343,15 @@ fn spread(page: &mut Page, live: &Live, rows: &[Row]) {
     page.chart("fig17", title, [log("nodes"), plain("standard deviation ÷ mean")], &lines);
     let row = |(nodes, deviation, part): &(f64, f64, f64)| {
         let ours = here.iter().find(|(of, _)| of == nodes).map_or(String::new(), |h| shown(h.1));
-        vec![shown(*nodes), shown(*deviation), percent(*part), ours]
+        vec![count(*nodes), count(*deviation), shown(*part), ours]
     };
     let rows: Vec<Vec<String>> = theirs.iter().map(row).collect();
     page.table(&["nodes", "thesis, σ of elements", "σ ÷ mean, thesis", "σ ÷ mean, here"], &rows);
     page.say(
         "The thesis places nodes at random, one place each, so σ is about the mean, however many \
          nodes there are: it says so, and that several places for each node would help. Carillon \
-         cuts a keyspace into arcs of equal width and moves them until nodes hold equal parts.",
+         cuts a keyspace into eight arcs of equal width and spreads them over the nodes: what is left is \
+         that eight is no multiple of each number of nodes, and that splits wait for more data.",
     );
 }
 
@@ -378,7 +379,7 @@ fn growth(page: &mut Page, live: &Live) {
         shown(serves),
         shown(of(0.0, started)),
         shown(of(started, f64::INFINITY)),
-        shown(live.growing.failures),
+        count(live.growing.failures),
         shown(longest),
     ));
 }

@@ -5,7 +5,7 @@ use sim::overlay::join::{self, Cost};
 use sim::overlay::{Kind, Kinds, Options, load, run};
 
 use super::Bed;
-use super::page::{Page, Verdict, shown};
+use super::page::{Page, Verdict, count, shown};
 
 /// The seed of all simulations.
 const SEED: u64 = 1;
@@ -81,7 +81,7 @@ pub fn add(page: &mut Page, bed: &mut Bed<'_>) {
     let costs: Vec<Cost> = all.iter().map(|size| size.cost).collect();
     let [counted, papers] =
         [join::break_even(&costs, |cost| cost.chord), join::break_even(&costs, |cost| cost.papers)];
-    let members = |number: Option<f64>| number.map_or("no size here".to_owned(), shown);
+    let members = |number: Option<f64>| number.map_or("no size here".to_owned(), count);
     let last = points.last().copied().unwrap_or((f64::NAN, f64::NAN));
     page.verdicts(&[
         Verdict::new(
@@ -94,7 +94,7 @@ pub fn add(page: &mut Page, bed: &mut Bed<'_>) {
             format!(
                 "with {} members it still sends fewer messages in all, if there are more than {} \
                  lookups between two changes",
-                shown(last.0),
+                count(last.0),
                 shown(last.1)
             ),
             Some(false),
@@ -121,8 +121,8 @@ fn row(size: &Size) -> Vec<String> {
     let Size { cost, hops } = size;
     let equal = lookups_per_change(cost.full, cost.chord, *hops);
     vec![
-        shown(cost.nodes as f64),
-        shown(cost.full),
+        count(cost.nodes as f64),
+        count(cost.full),
         shown(cost.chord),
         shown(cost.papers),
         shown(*hops),

@@ -302,7 +302,9 @@ impl Codec for Etcd {
 
 #[cfg(test)]
 mod tests {
+    use super::proto::KeyValue;
     use super::*;
+    use crate::load::random::Random;
 
     /// Frames of HTTP/2 by hand: length, type, flags, stream, payload.
     fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -379,5 +381,32 @@ mod tests {
         assert!(etcd.decode(&mut BytesMut::from("HTTP/1.1 400 Bad Request\r\n")).is_err());
     }
 
-    use super::proto::KeyValue;
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let mut random = Random::new(3);
+        let found = RangeResponse { kvs: vec![KeyValue { key: "k".into(), value: "v".into() }] };
+        let mut good = frame(4, 0, 0, &[]);
+        good.extend(answer(1, &found, "0"));
+        good.extend(answer(3, &TxnResponse::default(), "0"));
+        for round in 0..4_000 {
+            let mut etcd = Etcd::new("h:1");
+            etcd.greet(&mut BytesMut::new());
+            ask(&mut etcd, Action::Get);
+            ask(&mut etcd, Action::Put);
+            let mut bytes = good.clone();
+            for _ in 0..round % 4 {
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] = random.bits() as u8;
+            }
+            let cut = random.below(bytes.len() as u64 + 1) as usize;
+            let (mut input, mut count) = (BytesMut::new(), 0);
+            for piece in [&bytes[..cut], &bytes[cut..]] {
+                input.extend_from_slice(piece);
+                while let Ok(Some(_)) = etcd.decode(&mut input) {
+                    count += 1;
+                }
+            }
+            assert!(count <= 2 && (round % 4 != 0 || count == 2), "{round}: {count}");
+        }
+    }
 }
