@@ -10,16 +10,19 @@ passed=0
 failed=0
 failures=()
 log=$(mktemp)
+why=$(mktemp)
 # Of one step: some four times what the longest takes. A step that hangs ends then, with all that it
 # has started, and the others are run. At a terminal it stays within reach of Ctrl-C instead.
 limit=(timeout --kill-after=10 1800)
 [ -t 1 ] && limit=(timeout --foreground --kill-after=10 1800)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$why"' EXIT
 
 finish() {
   echo
   echo "== done in $((SECONDS - began)) s"
   for each in "${failures[@]+"${failures[@]}"}"; do echo "   failed: $each"; done
+  # What they said of it, again, for readers of the end.
+  cut -c 1-300 "$why"
   echo "$passed passed, $failed failed"
   [ "$failed" = 0 ]
   exit
@@ -47,7 +50,10 @@ step() {
   else
     failed=$((failed + 1))
   fi
-  [ "$code" = 0 ] || failures+=("$title")
+  if [ "$code" != 0 ]; then
+    failures+=("$title")
+    grep -E 'FAILED|panicked at|^error|: failed|^ +failed' "$log" | head -n 20 >>"$why"
+  fi
   echo "== $title: $([ "$code" = 0 ] && echo ok || echo FAILED) in $((SECONDS - start)) s"
   return "$code"
 }
@@ -59,8 +65,7 @@ step "format" cargo fmt --all --check
 # With the binary of the measurements, so that nothing is compiled twice for other features.
 step "build" cargo build --release --locked -p carillon -p bench || finish
 step "clippy" cargo clippy --release --locked --quiet --workspace --all-targets -- -D warnings
-step "tests of all crates" cargo test --release --locked --workspace --exclude threads \
-  --no-fail-fast --quiet
+step "tests of all crates" scripts/test_crates.sh
 step "tests of what threads share" cargo test --release --locked -p threads --quiet
 step "documents" python3 scripts/check_docs.py
 step "documents: words, length, numbers" python3 scripts/check_words.py

@@ -5,6 +5,8 @@
 export class Checks {
   passed = 0;
   failed = 0;
+  /** @type {string[]} */
+  failures = [];
 
   /** Runs one check and prints how it went. */
   async check(/** @type {string} */ name, /** @type {() => Promise<void>} */ run) {
@@ -15,7 +17,9 @@ export class Checks {
       console.log(`  ok      ${name} (${Date.now() - began} ms)`);
     } catch (error) {
       this.failed += 1;
-      console.log(`  FAILED  ${name}: ${error instanceof Error ? error.message : error}`);
+      const failure = `  FAILED  ${name}: ${error instanceof Error ? error.message : error}`;
+      this.failures.push(failure);
+      console.log(failure);
     }
   }
 }

@@ -23,5 +23,6 @@ try {
 } finally {
   await browser.close();
 }
+for (const failure of checks.failures) console.log(failure);
 console.log(`console browser: ${checks.passed} passed, ${checks.failed} failed`);
 process.exitCode = checks.failed === 0 ? 0 : 1;

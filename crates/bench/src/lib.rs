@@ -4,7 +4,8 @@
 //!   scenario (TOML)          what to measure                              pure
 //!      │ cells of its matrix × repetitions
 //!      ▼
-//!   run ── target            starts what is to be measured, if asked
+//!   run ── target            starts the nodes that are to be measured, if asked
+//!    ├─ director             kills, pauses, adds them by a timeline; counts what they use
 //!    │  └─ phase             threads with an event loop each: setup, warm-up, phases, teardown
 //!    │       ├─ load         which request comes next, and when           pure
 //!    │       ├─ driver       requests to bytes, bytes to replies          pure, but for memory

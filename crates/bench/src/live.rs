@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::measure::record::Second;
 use crate::measure::result::{PhaseResult, Row, shown};
 use crate::report;
 use crate::run::Progress;
@@ -64,6 +65,8 @@ pub struct Live {
     address: SocketAddr,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// The second that was told last.
+    last: Mutex<Option<Second>>,
 }
 
 impl Live {
@@ -78,7 +81,7 @@ impl Live {
         let served = Arc::clone(&shared);
         let builder = thread::Builder::new().name("live".to_owned());
         let thread = builder.spawn(move || serve(&listener, &served))?;
-        let live = Self { address, shared, thread: Some(thread) };
+        let live = Self { address, shared, thread: Some(thread), last: Mutex::new(None) };
         live.event("plan", &json!({ "name": scenario }));
         Ok(live)
     }
@@ -98,14 +101,17 @@ impl Live {
                 self.event("run", &run);
             }
             Progress::Step { name, seconds } => {
+                *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 self.event("step", &json!({ "name": name, "seconds": seconds }));
             }
             Progress::Second(second) => {
-                let Row { second, count, failures, p50, p99, .. } = Row::from(*second);
-                let row = json!({
-                    "second": second, "count": count, "failures": failures, "p50": p50, "p99": p99
-                });
-                self.event("second", &row);
+                let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                // Each part of a load tells its seconds: what all have told is sent once.
+                if let Some(before) = last.replace((*second).clone())
+                    && before.second != second.second
+                {
+                    self.second(&before);
+                }
             }
             Progress::Mark(mark) => {
                 self.event("mark", &json!({ "at": mark.at, "name": mark.name }));
@@ -119,6 +125,8 @@ impl Live {
                 self.event("usage", &json!({ "at": at, "cpu": cpu }));
             }
             Progress::Phase(phase) => {
+                let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
+                last.iter().for_each(|second| self.second(second));
                 self.event("phase", &json!({ "name": phase.name, "text": text(phase) }));
             }
         }
@@ -127,6 +135,14 @@ impl Live {
     /// The run is over.
     pub fn end(&self, failure: Option<&str>, report: Option<&str>) {
         self.event("end", &json!({ "failure": failure, "report": report }));
+    }
+
+    fn second(&self, second: &Second) {
+        let Row { second, count, failures, p50, p99, .. } = Row::from(second);
+        let row = json!({
+            "second": second, "count": count, "failures": failures, "p50": p50, "p99": p99
+        });
+        self.event("second", &row);
     }
 
     fn event(&self, kind: &str, data: &Value) {
@@ -284,6 +300,9 @@ mod tests {
         let live = Live::start("127.0.0.1:0", "mine").unwrap();
         let address = live.address();
         live.show(&Progress::Step { name: "warm", seconds: 2.0 });
+        for second in [0, 0, 1] {
+            live.show(&Progress::Second(&Second { second, failures: 7, ..Second::default() }));
+        }
         let page = ask(address, "GET / HTTP/1.1\r\n\r\n");
         assert!(page.contains("EventSource(\"events\")") && page.contains("--ink"), "{page}");
         for word in ["http:", "https:", "//cdn", " src=", "href="] {
@@ -304,7 +323,8 @@ mod tests {
         let events = viewer.join().unwrap();
         let kinds: Vec<&str> =
             events.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
-        assert_eq!(kinds, ["plan", "step", "end"], "{events}");
+        assert_eq!(kinds, ["plan", "step", "second", "end"], "each second once: {events}");
+        assert!(events.contains("\"failures\":7"), "{events}");
         assert!(events.contains("\"failure\":\"no room\""), "{events}");
         assert!(TcpStream::connect(address).is_err(), "it has ended");
     }

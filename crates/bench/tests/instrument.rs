@@ -305,6 +305,14 @@ fn a_full_disk_keeps_what_was_measured_before() {
     let out = dir.path().join("disk/out");
     let text = "repetitions = 3\n[target]\ndriver = \"memory\"\n[keys]\ncount = 10\n\
                 [[phase]]\nname = \"run\"\nseconds = 0.05\n";
+    disk.fill();
+    let begun = dir.path().join("begun");
+    let begins = format!("[[node]]\nname = \"a\"\ncommand = [\"touch\", {begun:?}]\n");
+    let nodes = text.replace("\"memory\"\n", &format!("\"resp\"\n{begins}"));
+    let why = run_in(&out, &nodes).unwrap_err().to_string();
+    assert!(why.contains("disk/out") && why.contains("No space left"), "{why}");
+    assert!(!begun.exists(), "nothing has been started");
+    disk.free();
     let ended = run::run(&plan(text), &options(&out), &mut Local::default(), &mut |progress| {
         if let Progress::Run { number: 2, .. } = progress {
             disk.fill();

@@ -24,7 +24,7 @@ fn names(marks: &[Mark]) -> Vec<&str> {
 fn nodes_are_killed_started_paused_and_stopped_when_it_says_so() {
     let text = redis_nodes(
         &[("a", ""), ("b", ""), ("late", "later = true")],
-        "failover = true\nrequest_timeout = \"600ms\"",
+        "failover = true\nrequest_timeout = \"300ms\"",
         &format!(
             "{LOAD}\
              [[phase]]\nname = \"warm\"\nseconds = 0.3\nmeasured = false\n\
@@ -59,8 +59,8 @@ fn nodes_are_killed_started_paused_and_stopped_when_it_says_so() {
     assert!(one.marks.iter().all(|mark| mark.failure.is_none() && mark.took.is_some()));
     let failure = two.marks[0].failure.as_deref().unwrap();
     assert!(failure.contains('7') && failure.contains("why"), "{failure}");
-    let kinds = &one.data.entries[0].failures;
-    assert!(kinds.contains_key("timeout"), "a paused node answers nobody: {kinds:?}");
+    let mut kinds = one.data.entries.iter().map(|entry| &entry.failures);
+    assert!(kinds.any(|kinds| kinds.contains_key("timeout")), "{:?}", one.data.entries);
     assert!(one.metric(Metric::Failures, None) > 0.0);
     let by_second: u64 = one.series.iter().flat_map(|row| row.kinds.values()).sum();
     assert_eq!(by_second as f64, one.metric(Metric::Failures, None), "each has its second");
@@ -267,7 +267,8 @@ fn agents_whose_clocks_are_apart_are_refused() {
     let little = || std::time::SystemTime::now() - Duration::from_millis(200);
     for (clock, expected) in [(ahead as fn() -> _, "s ahead"), (behind as fn() -> _, "s behind")] {
         let agent = start_agent(clock);
-        let why = Remote::connect(&[agent.clone()], &support::secret(), &plan).err().unwrap();
+        let why =
+            Remote::connect(std::slice::from_ref(&agent), &support::secret(), &plan).err().unwrap();
         let why = why.to_string();
         assert!(why.starts_with(&format!("agent {agent}: its clock is ")), "{why}");
         assert!(why.contains(expected) && why.contains("nothing was started"), "{why}");

@@ -242,11 +242,24 @@ fn elasticity_is_measured_on_a_real_cluster_and_shown_live() {
     assert_eq!(names, ["instrument", "n1", "n2", "n3", "n4"]);
     let messages = phases[0]["usage"]["messages"].as_array().unwrap();
     assert!(messages.iter().any(|one| one["kind"].as_str().unwrap().starts_with("replica ")));
-    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    let (page, complaints) = browsed(&out.join("report.html"));
     for words in ["% answered well", "kill n3", "start n4", "Messages between nodes"] {
         assert!(page.contains(words), "{words}");
     }
+    assert!(page.contains("all runs</option>"), "the script has run");
+    assert_eq!(page.matches("<figcaption").count(), 4, "a chart of seconds for each phase");
+    assert!(!complaints.contains("Uncaught"), "{complaints}");
     assert_eq!(processes_of(&run["origin"]["target"]), 0, "nothing runs any more");
+}
+
+/// A page as chromium shows it, and what it complains about.
+fn browsed(page: &Path) -> (String, String) {
+    let url = format!("file://{}", page.display());
+    let flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"];
+    let mut chromium = Command::new("chromium");
+    let output = chromium.args(flags).args(["--dump-dom", &url]).output().expect("chromium");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
 }
 
 /// How many processes have one of these addresses in their command lines.

@@ -92,12 +92,12 @@ pub struct ProcessUse {
 }
 
 impl ProcessUse {
-    /// Of all processes that were counted but our own, over a phase of so many seconds.
-    pub fn all(usage: &Usage, seconds: f64) -> Vec<Self> {
+    /// Of all processes that were counted but our own.
+    pub fn all(usage: &Usage) -> Vec<Self> {
         let nodes = usage.processes.iter().filter(|series| series.name != INSTRUMENT);
         let used = nodes.map(|series| Self {
             name: series.name.clone(),
-            cpu: series.mean(|row| row.cpu) * seconds,
+            cpu: series.cpu,
             rss_bytes: series.rows.last().map_or(0, |row| row.rss),
         });
         used.collect()

@@ -38,6 +38,8 @@ pub struct Usage {
 pub struct ProcessSeries {
     /// Its name.
     pub name: String,
+    /// Processor time in the phase, in seconds.
+    pub cpu: f64,
     /// A row for each second in which it ran.
     pub rows: Vec<ProcessRow>,
 }

@@ -31,6 +31,9 @@ use crate::scenario::Scenario;
 /// Between two looks at nodes and timeline.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The shortest part of a second, at the end of a phase, that gets a row.
+const LAST_SAMPLE_MIN: f64 = 0.1;
+
 /// What a step did, whole or until it was ended.
 #[derive(Debug, Default)]
 pub struct Stepped {
@@ -140,6 +143,9 @@ impl<'a> Director<'a> {
         while let Ok(StepEvent::Second(second)) = heard.try_recv() {
             seconds.add(second);
         }
+        if let (None, Some(began)) = (&failure, began) {
+            failure = self.last_sample(began, observer).err();
+        }
         stepped.rows = seconds.rows();
         stepped.usage = self.sampler.usage();
         stepped.elapsed = began.map_or(0.0, |began| began.elapsed().as_secs_f64());
@@ -187,6 +193,17 @@ impl<'a> Director<'a> {
         let at = began.elapsed().as_secs_f64();
         if at >= (*sampled + 1) as f64 {
             *sampled = at as u64;
+            let hosts = self.targets.counts()?;
+            self.sampler.second(at, &hosts);
+            observer(Progress::Usage(self.sampler.so_far()));
+        }
+        Ok(())
+    }
+
+    /// What was used since the last whole second.
+    fn last_sample(&mut self, began: Instant, observer: Observer<'_>) -> Result<(), RunError> {
+        let at = began.elapsed().as_secs_f64();
+        if at.fract() >= LAST_SAMPLE_MIN {
             let hosts = self.targets.counts()?;
             self.sampler.second(at, &hosts);
             observer(Progress::Usage(self.sampler.so_far()));

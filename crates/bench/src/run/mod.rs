@@ -212,12 +212,11 @@ pub fn run(
         }
     }
     let results = Results::new(&plan.about, count, runs);
-    if let Some(results) = &results {
-        out.write_results(results)?;
-    }
+    let written = results.as_ref().map_or(Ok(()), |results| out.write_results(results));
     match (failure, results) {
+        // A summary that cannot be written is the lesser trouble.
         (Some(why), _) => Err(why),
-        (None, Some(results)) => Ok(results),
+        (None, Some(results)) => written.map(|()| results),
         (None, None) => Err(RunError::Mismatch("the plan has no runs".to_owned())),
     }
 }
@@ -257,7 +256,7 @@ fn run_once(
         // Of a phase that was ended early there is what it had measured until then.
         let measured = if is_over { seconds } else { stepped.elapsed.min(seconds) };
         let mut result = PhaseResult::new(phase, measured, stepped.data, stepped.rows);
-        result.processes = ProcessUse::all(&stepped.usage, measured);
+        result.processes = ProcessUse::all(&stepped.usage);
         result.usage = stepped.usage;
         let after = match failure {
             None => director.after(number, seconds, observer),

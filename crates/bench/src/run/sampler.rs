@@ -80,10 +80,11 @@ impl Sampler {
             let found = match all.iter().position(|series| series.name == *name) {
                 Some(found) => found,
                 None => {
-                    all.push(ProcessSeries { name: name.clone(), rows: Vec::new() });
+                    all.push(ProcessSeries { name: name.clone(), cpu: 0.0, rows: Vec::new() });
                     all.len() - 1
                 }
             };
+            all[found].cpu += counts.cpu - before.cpu;
             push(&mut all[found].rows, row);
         }
         for (name, counts) in &now.networks {

@@ -100,10 +100,11 @@ impl Targets {
             made.fixed.push(server.address().to_string());
             made.null = Some(server);
         }
+        // Without nodes there is this process to be looked at.
+        made.find_places(scenario, session)?;
         if target.nodes.is_empty() {
             made.fixed.extend(target.addresses.iter().cloned());
         } else {
-            made.find_places(scenario, session)?;
             let at_once = (0..made.nodes.len()).filter(|node| !made.nodes[*node].spec.is_later);
             for node in at_once.collect::<Vec<_>>() {
                 made.start_node(node)?;
@@ -438,4 +439,21 @@ fn accepts(address: SocketAddr) -> Result<(), String> {
         std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         _ => error.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_that_are_known_are_filled_and_other_braces_stay() {
+        let places = [("n1.port", "25001"), ("carillon", "/bin/c")];
+        let places: HashMap<String, String> =
+            places.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let filled = |word: &str| fill(word, |key| places.get(key));
+        assert_eq!(filled("a{n1.port}:{n1.port}"), "a25001:25001");
+        assert_eq!(filled("{carillon}{"), "/bin/c{");
+        assert_eq!(filled("{other} {{n1.port}}"), "{other} {25001}");
+        assert_eq!(filled(""), "");
+    }
 }

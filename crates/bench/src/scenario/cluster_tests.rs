@@ -102,7 +102,7 @@ fn errors_name_line_and_key_and_what_may_be_meant() {
     for (from, to, expected) in [
         ("do = \"kill\"", "do = \"kil\"", "timeline.2.do: expected one of start, stop, kill"),
         ("do = \"kill\"", "do = \"kil\"", "did you mean `kill`?"),
-        ("\"n2\", \"n3\"", "\"n2\", \"m3\"", "nodes: no node is called `m3`; did you mean `n1`?"),
+        ("\"n2\", \"n3\"", "\"n2\", \"m3\"", "nodes: no node is called `m3`; did you mean `n3`?"),
         ("node = \"spare\"", "node = \"spaer\"", "did you mean `spare`?"),
         ("node = \"spare\"", "nod = \"spare\"", "`start` needs a node"),
         ("at = \"12s\"", "at = \"31s\"", ": timeline.1.at: the load is over by then"),

@@ -17,6 +17,7 @@ Examples:
   carillon bench check mine.toml                  what is wrong with it: file, line, key
   carillon bench run mine.toml                    measures; results go to carillon-bench/mine
   carillon bench run redis --seconds 1            a short try
+  carillon bench run elasticity --live 127.0.0.1:7700      a cluster that loses and gains nodes
   carillon bench run ramp --set target.addresses='[\"10.0.0.7:6379\"]'
   carillon bench compare before after --fail-over 5%
   carillon bench papers --quick                   what five documents measured, measured again
@@ -138,9 +139,10 @@ pub struct PapersArgs {
 /// `carillon bench agent`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An agent serves one controller at a time. Controller and agent prove to each other that they know
+An agent makes the load of one controller at a time. Controller and agent prove to each other that they know
 the secret, and every message between them is authenticated with it; nothing is encrypted. A
-controller that knows it can run any program on this host (driver `exec`): keep it secret.
+controller that knows it can run any program on this host (driver `exec`, nodes): keep it secret.
+Nodes that a controller has started here end with it, and with the agent.
 
 Example:
   head -c 32 /dev/urandom | base64 > secret; chmod 600 secret      the same file on all hosts
