@@ -16,7 +16,8 @@
 //! ```
 //!
 //! [`live`] shows a run in a browser while it goes on. With agents the phases run on other hosts:
-//! [`agents`] ships the scenario, starts all at one moment and gathers what they measured.
+//! [`agents`] ships the scenario, starts all at one moment and gathers what they measured. Nodes
+//! may run there, too.
 //!
 //! [`papers`] measures five documents with it, and [`papers::model`] says what a request costs in a
 //! cluster of any size.

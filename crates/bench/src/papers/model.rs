@@ -76,7 +76,7 @@ pub struct Sample {
 pub struct Calibration {
     /// One node, several requests under way on each connection.
     pub alone: [Sample; 2],
-    /// Three nodes, one replica: whoever does not lead is a stranger.
+    /// Three nodes, one replica: a node that does not lead is a stranger.
     pub away: [Sample; 2],
     /// Three nodes, three replicas.
     pub three: [Sample; 2],

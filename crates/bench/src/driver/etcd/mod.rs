@@ -58,7 +58,7 @@ impl Kind {
 }
 
 /// How far a call is.
-enum Stage {
+enum CallState {
     /// The server takes no more calls at once.
     Waits(Bytes),
     Head(ResponseFuture),
@@ -68,7 +68,7 @@ enum Stage {
 
 struct Call {
     kind: Kind,
-    stage: Stage,
+    state: CallState,
 }
 
 /// One connection's.
@@ -127,7 +127,7 @@ impl Etcd {
 
     fn step(&mut self, at: usize) -> Result<(), String> {
         let call = &mut self.calls[at];
-        if let Stage::Waits(message) = &call.stage {
+        if let CallState::Waits(message) = &call.state {
             match self.sender.poll_ready(&mut context()) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Err(format!("HTTP/2: {error}")),
@@ -145,25 +145,25 @@ impl Etcd {
             let (response, mut stream) = sent.map_err(|error| format!("HTTP/2: {error}"))?;
             let sent = stream.send_data(message.clone(), true);
             sent.map_err(|error| format!("HTTP/2: {error}"))?;
-            call.stage = Stage::Head(response);
+            call.state = CallState::Head(response);
         }
-        if let Stage::Head(response) = &mut call.stage {
+        if let CallState::Head(response) = &mut call.state {
             match Pin::new(response).poll(&mut context()) {
                 Poll::Ready(Ok(response)) => {
                     let (head, body) = response.into_parts();
-                    call.stage = match refusal(&head.headers) {
+                    call.state = match refusal(&head.headers) {
                         _ if !head.status.is_success() => {
-                            Stage::Over(Reply::Refused(format!("HTTP {}", head.status).into()))
+                            CallState::Over(Reply::Refused(format!("HTTP {}", head.status).into()))
                         }
-                        Some(why) => Stage::Over(Reply::Refused(why)),
-                        None => Stage::Body(body, BytesMut::new()),
+                        Some(why) => CallState::Over(Reply::Refused(why)),
+                        None => CallState::Body(body, BytesMut::new()),
                     };
                 }
-                Poll::Ready(Err(error)) => call.stage = failed(&error)?,
+                Poll::Ready(Err(error)) => call.state = failed(&error)?,
                 Poll::Pending => {}
             }
         }
-        if let Stage::Body(stream, message) = &mut call.stage {
+        if let CallState::Body(stream, message) = &mut call.state {
             let has_all = loop {
                 let piece = match stream.poll_data(&mut context()) {
                     Poll::Ready(Some(piece)) => piece,
@@ -185,7 +185,7 @@ impl Etcd {
                     Some(why) => Reply::Refused(why),
                     None => reply(call.kind, message)?,
                 };
-                call.stage = Stage::Over(reply);
+                call.state = CallState::Over(reply);
             }
         }
         Ok(())
@@ -193,10 +193,10 @@ impl Etcd {
 }
 
 /// One call failed, or the whole connection.
-fn failed(error: &h2::Error) -> Result<Stage, String> {
+fn failed(error: &h2::Error) -> Result<CallState, String> {
     match error.reason() {
         Some(Reason::REFUSED_STREAM | Reason::CANCEL) if error.is_reset() => {
-            Ok(Stage::Over(Reply::Refused(Bytes::from_static(b"the call was reset"))))
+            Ok(CallState::Over(Reply::Refused(Bytes::from_static(b"the call was reset"))))
         }
         _ => Err(format!("HTTP/2: {error}")),
     }
@@ -236,7 +236,7 @@ fn reply(kind: Kind, message: &[u8]) -> Result<Reply, String> {
     })
 }
 
-/// Nothing is woken: whoever moves bytes polls.
+/// Nothing is woken: this codec polls when bytes have moved.
 fn context() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
@@ -268,7 +268,7 @@ impl Codec for Etcd {
             Action::Command(words) => (Kind::Txn, framed(&txn::of_request(words, request))),
             Action::Sleep(_) => return,
         };
-        self.calls.push_back(Call { kind, stage: Stage::Waits(message) });
+        self.calls.push_back(Call { kind, state: CallState::Waits(message) });
         self.drive();
         self.take_output(out);
     }
@@ -279,8 +279,8 @@ impl Codec for Etcd {
             input.clear();
             self.drive();
         }
-        if matches!(self.calls.front(), Some(Call { stage: Stage::Over(_), .. }))
-            && let Some(Call { stage: Stage::Over(reply), .. }) = self.calls.pop_front()
+        if matches!(self.calls.front(), Some(Call { state: CallState::Over(_), .. }))
+            && let Some(Call { state: CallState::Over(reply), .. }) = self.calls.pop_front()
         {
             return Ok(Some(reply));
         }
@@ -290,7 +290,7 @@ impl Codec for Etcd {
 
     fn has_replies(&self) -> bool {
         let first = self.calls.front();
-        first.is_some_and(|call| matches!(call.stage, Stage::Over(_))) || self.broken.is_some()
+        first.is_some_and(|call| matches!(call.state, CallState::Over(_))) || self.broken.is_some()
     }
 
     fn take_output(&mut self, out: &mut BytesMut) {

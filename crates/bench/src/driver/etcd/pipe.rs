@@ -17,7 +17,7 @@ pub struct Bytes {
     pub output: BytesMut,
 }
 
-/// Both ends of it. Whoever moves bytes polls the connection afterwards: nothing is woken.
+/// Both ends of it. The codec polls the connection after it has moved bytes: nothing is woken.
 #[derive(Clone, Default)]
 pub struct Pipe(Arc<Mutex<Bytes>>);
 

@@ -36,7 +36,7 @@ impl Worker<'_> {
     }
 
     /// The connections of a client.
-    fn lanes(&self, client: usize) -> impl Iterator<Item = usize> {
+    fn connections(&self, client: usize) -> impl Iterator<Item = usize> {
         (client..self.clients.len()).step_by(self.count.max(1))
     }
 
@@ -47,16 +47,16 @@ impl Worker<'_> {
     /// Whether a client may send: it has a connection, and fewer requests under way than it may.
     pub(super) fn may_send(&self, client: usize) -> bool {
         let under_way: usize =
-            self.lanes(client).map(|lane| self.clients[lane].pending.len()).sum();
+            self.connections(client).map(|at| self.clients[at].pending.len()).sum();
         (under_way as u64) < self.job.phase.pipeline
-            && self.lanes(client).any(|lane| self.is_open(lane))
+            && self.connections(client).any(|connection| self.is_open(connection))
     }
 
-    /// Whether all connections are open, or broken while the client has others.
+    /// Whether a connection is open, or broken while its client has others.
     pub(super) fn is_settled(&self, connection: usize) -> bool {
-        self.is_open(connection)
-            || self.clients[connection].retry.is_some()
-                && self.lanes(self.client_of(connection)).any(|lane| self.is_open(lane))
+        let has_others =
+            || self.connections(self.client_of(connection)).any(|other| self.is_open(other));
+        self.is_open(connection) || self.clients[connection].retry.is_some() && has_others()
     }
 
     /// Sends a request to the node of its key.
@@ -72,15 +72,16 @@ impl Worker<'_> {
             _ => slots.node_of(request.key),
         });
         let owner = node * self.count + client;
-        let lane = Some(owner).filter(|lane| self.is_open(*lane));
-        let lane = lane.or_else(|| self.lanes(client).find(|lane| self.is_open(*lane)));
-        let Some(link) = lane.and_then(|lane| self.clients[lane].link.as_mut()) else { return };
+        let connection = Some(owner).filter(|connection| self.is_open(*connection));
+        let connection = connection
+            .or_else(|| self.connections(client).find(|connection| self.is_open(*connection)));
+        let Some(link) = connection.and_then(|at| self.clients[at].link.as_mut()) else { return };
         let bytes = link.encode(&request);
         link.send_bytes(&bytes);
         pending.again = Some(Again { bytes, redirects: 0 });
-        let lane = lane.unwrap_or(client);
-        self.clients[lane].pending.push_back(pending);
-        self.unsent.push(lane);
+        let connection = connection.unwrap_or(client);
+        self.clients[connection].pending.push_back(pending);
+        self.unsent.push(connection);
         self.under_way += 1;
     }
 
@@ -102,29 +103,29 @@ impl Worker<'_> {
             if let (Redirect::Moved(slot, _), Some(slots)) = (redirect, &mut self.slots) {
                 slots.moved(slot, node);
             }
-            let lane = node * self.count + client;
-            while self.clients.len() <= lane {
+            let connection = node * self.count + client;
+            while self.clients.len() <= connection {
                 // A node that was not known: connections to it are opened as they are needed.
                 let target = self.clients.len() / self.count;
                 self.clients.push(super::Client { target, ..Default::default() });
             }
-            if self.clients[lane].link.is_none()
-                && let Err(why) = self.open(lane)
+            if self.clients[connection].link.is_none()
+                && let Err(why) = self.open(connection)
             {
                 self.recorder.failed(pending.entry, &why.0, 1);
                 continue;
             }
-            let Some(link) = &mut self.clients[lane].link else { continue };
+            let Some(link) = &mut self.clients[connection].link else { continue };
             let bytes = again.bytes.clone();
             if matches!(redirect, Redirect::Ask(_)) {
                 link.send_bytes(ASKING);
-                self.clients[lane].pending.push_back(Pending::skipped(now));
+                self.clients[connection].pending.push_back(Pending::skipped(now));
             }
-            if let Some(link) = &mut self.clients[lane].link {
+            if let Some(link) = &mut self.clients[connection].link {
                 link.send_bytes(&bytes);
             }
-            self.clients[lane].pending.push_back(pending);
-            self.unsent.push(lane);
+            self.clients[connection].pending.push_back(pending);
+            self.unsent.push(connection);
             self.under_way += 1;
         }
         self.flush(now);
