@@ -16,8 +16,11 @@
 //! ```
 //!
 //! [`live`] shows a run in a browser while it goes on. With agents the phases run on other hosts:
-//! [`agents`] ships the scenario, starts all at one moment and gathers what they measured. Nodes may
-//! run there, too.
+//! [`agents`] ships the scenario, starts all at one moment and gathers what they measured. Nodes
+//! may run there, too.
+//!
+//! [`papers`] measures five documents with it, and [`papers::model`] says what a request costs in a
+//! cluster of any size.
 //!
 //! Invariants:
 //! 1. A latency of an open loop counts from when the request was meant to be sent, not from when a
@@ -37,6 +40,7 @@ pub mod live;
 pub mod load;
 pub mod machine;
 pub mod measure;
+pub mod papers;
 pub mod report;
 pub mod run;
 pub mod scenario;

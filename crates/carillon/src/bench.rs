@@ -10,11 +10,12 @@ use bench::agents::{Remote, Secret, agent};
 use bench::live::Live;
 use bench::measure::compare::Comparison;
 use bench::measure::result::{PhaseResult, Results, shown};
+use bench::papers;
 use bench::run::{self, Local, Options, Progress, RunError, Session};
 use bench::scenario::{Metric, Plan, shipped};
 use bench::{report, scenario};
 
-use crate::cli::bench::{AgentArgs, BenchArgs, BenchCommand, CompareArgs, RunArgs};
+use crate::cli::bench::{AgentArgs, BenchArgs, BenchCommand, CompareArgs, PapersArgs, RunArgs};
 use crate::exit::Exit;
 use crate::output::{complain, line, note, raw};
 
@@ -32,6 +33,7 @@ pub fn bench(args: &BenchArgs) -> Exit {
         BenchCommand::Run(args) => start(args),
         BenchCommand::Compare(args) => compare(args),
         BenchCommand::Report { result } => page(result),
+        BenchCommand::Papers(args) => measure_papers(args),
         BenchCommand::Agent(args) => serve(args),
     }
 }
@@ -235,6 +237,40 @@ fn page(result: &Path) -> Exit {
         Ok(()) => line(&path.display().to_string()),
         Err(why) => {
             complain(&why);
+            Exit::Refused
+        }
+    }
+}
+
+fn measure_papers(args: &PapersArgs) -> Exit {
+    let is_known = |name: &String| papers::DOCUMENTS.iter().any(|(known, _)| known == name);
+    if let Some(name) = args.only.as_ref().filter(|name| !is_known(name)) {
+        let names = papers::DOCUMENTS.map(|(name, _)| name).join(", ");
+        complain(&format!("--only {name}: expected one of {names}"));
+        return Exit::Usage;
+    }
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => {
+            complain(&format!("this program cannot be found: {error}"));
+            return Exit::Refused;
+        }
+    };
+    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let options = papers::Options {
+        only: args.only.clone(),
+        is_quick: args.quick,
+        out: args.out.clone(),
+        program,
+        command: format!("carillon {command}"),
+    };
+    match papers::run(&options, &mut |text| note(text)) {
+        Ok(pages) => {
+            let lines = pages.iter().map(|page| format!("{}\n", page.display()));
+            raw(lines.collect::<String>().as_bytes())
+        }
+        Err(why) => {
+            complain(&why.to_string());
             Exit::Refused
         }
     }

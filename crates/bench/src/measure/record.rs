@@ -121,6 +121,9 @@ pub struct PhaseData {
     pub lag: Pairs,
     /// Connections that broke and were made again.
     pub reconnects: u64,
+    /// Requests that a node of a cluster sent elsewhere.
+    #[serde(default)]
+    pub redirects: u64,
     /// Processor time of the instrument, in seconds.
     pub instrument_cpu: f64,
 }
@@ -142,6 +145,7 @@ impl PhaseData {
         }
         merge_pairs(&mut self.lag, other.lag);
         self.reconnects += other.reconnects;
+        self.redirects += other.redirects;
         self.instrument_cpu += other.instrument_cpu;
     }
 }

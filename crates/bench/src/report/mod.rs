@@ -341,6 +341,9 @@ pub fn notes(phase: &PhaseResult) -> String {
     if phase.data.reconnects > 0 {
         write!(notes, "; {} reconnects", phase.data.reconnects).expect("a string takes all");
     }
+    if phase.data.redirects > 0 {
+        write!(notes, "; {} redirects", phase.data.redirects).expect("a string takes all");
+    }
     notes
 }
 

@@ -14,6 +14,7 @@ pub mod proc;
 mod sampler;
 mod scrape;
 mod session;
+mod slots;
 mod targets;
 mod timer;
 mod worker;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use phase::{Part, Step, Watch, resolve, run_part};
+pub use phase::{Part, Seconds, Step, Watch, resolve, run_part};
 pub use session::{Control, Local, Session, StepEvent};
 
 use self::director::{Director, Stepped};

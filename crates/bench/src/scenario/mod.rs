@@ -5,7 +5,7 @@
 //! repetitions = 3                      # each cell; medians count
 //!
 //! [target]
-//! driver = "resp"                      # resp, http, native, memory, exec
+//! driver = "resp"                      # resp, http, native, etcd, exec …
 //! addresses = ["127.0.0.1:6379"]       # or: command = ["redis-server", "--port", "{port}"]
 //!
 //! [keys]
@@ -140,6 +140,8 @@ pub enum Driver {
     Resp {
         /// Commands that each new connection begins with.
         greeting: Vec<Vec<String>>,
+        /// Whether each client asks the node that serves a key's slot.
+        is_cluster: bool,
     },
     /// Carillon's HTTP.
     Http {
@@ -148,6 +150,8 @@ pub enum Driver {
     },
     /// Carillon's native frames.
     Native,
+    /// etcd's gRPC.
+    Etcd,
     /// A map in the instrument itself: what the instrument costs.
     Memory,
     /// A program that speaks lines of JSON.

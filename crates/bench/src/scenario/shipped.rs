@@ -9,7 +9,7 @@ macro_rules! scenarios {
 }
 
 /// Name and text of each, in the order in which they are listed.
-pub const ALL: [(&str, &str); 14] = scenarios![
+pub const ALL: [(&str, &str); 20] = scenarios![
     "instrument-memory",
     "instrument-null",
     "instrument-depth",
@@ -23,6 +23,12 @@ pub const ALL: [(&str, &str); 14] = scenarios![
     "skewed-keys",
     "ycsb",
     "thesis-half",
+    "cluster",
+    "cluster-etcd",
+    "redis-synced",
+    "failover",
+    "mixed-pipelines",
+    "scripts",
     "exec",
 ];
 

@@ -11,13 +11,14 @@ const TARGETS_MAX: usize = 1_000;
 
 /// Reads it. `nodes` are those that `[[node]]` names.
 pub fn target(section: &Section<'_, '_>, nodes: Vec<NodeSpec>) -> Read<Target> {
-    let names = ["resp", "http", "native", "memory", "exec", "null"];
+    let names = ["resp", "http", "native", "etcd", "memory", "exec", "null"];
     let names: Vec<(&str, &str)> = names.into_iter().map(|name| (name, name)).collect();
     let Some(name) = section.word("driver", &names)? else {
         let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
         return Err(section.error(format!("needs a driver: one of {}", names.join(", "))));
     };
     let greeting = section.commands("greeting")?;
+    let is_cluster = section.flag("cluster")?;
     let keyspace = section.text("keyspace")?;
     let program = section.texts("program")?;
     let only_for = |key: &str, driver: &str| match section.has(key) && name != driver {
@@ -25,12 +26,17 @@ pub fn target(section: &Section<'_, '_>, nodes: Vec<NodeSpec>) -> Read<Target> {
         false => Ok(()),
     };
     only_for("greeting", "resp")?;
+    only_for("cluster", "resp")?;
     only_for("keyspace", "http")?;
     only_for("program", "exec")?;
     let driver = match name {
-        "resp" => Driver::Resp { greeting: greeting.unwrap_or_default() },
+        "resp" => Driver::Resp {
+            greeting: greeting.unwrap_or_default(),
+            is_cluster: is_cluster.unwrap_or(false),
+        },
         "http" => Driver::Http { keyspace: keyspace.unwrap_or_else(|| "0".to_owned()) },
         "native" => Driver::Native,
+        "etcd" => Driver::Etcd,
         "memory" => Driver::Memory,
         "null" => Driver::Null,
         _ => match program.filter(|program| !program.is_empty()) {

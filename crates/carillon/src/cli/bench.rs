@@ -20,6 +20,7 @@ Examples:
   carillon bench run elasticity --live 127.0.0.1:7700      a cluster that loses and gains nodes
   carillon bench run ramp --set target.addresses='[\"10.0.0.7:6379\"]'
   carillon bench compare before after --fail-over 5%
+  carillon bench papers --quick                   what five documents measured, measured again
   carillon bench agent --listen 10.0.0.8:7700 --secret-file secret      on another host; then
   carillon bench run mine.toml --agents 10.0.0.8:7700 --secret-file secret
 
@@ -57,6 +58,8 @@ pub enum BenchCommand {
         /// The directory of a result.
         result: PathBuf,
     },
+    /// Measure what five documents measured, and write a page about each.
+    Papers(PapersArgs),
     /// Make loads for a controller on another host, until Ctrl-C.
     Agent(AgentArgs),
 }
@@ -108,6 +111,29 @@ pub struct CompareArgs {
     /// How much worse is too much.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
     pub fail_over: f64,
+}
+
+/// `carillon bench papers`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Starts nodes of this program on this machine, one cluster after the other, and loads them: half an
+hour for all documents, about two minutes with --quick. Pages and charts of a document are replaced
+when it is done. docs/papers has those that were made last.
+
+Examples:
+  carillon bench papers                            all, into docs/papers
+  carillon bench papers --only 000 --out /tmp/papers
+  carillon bench papers --quick --out /tmp/papers  shows that it works, and little more")]
+pub struct PapersArgs {
+    /// One document: 000, 001, 002 or 004.
+    #[arg(long, value_name = "DOCUMENT")]
+    pub only: Option<String>,
+    /// As short as can be.
+    #[arg(long)]
+    pub quick: bool,
+    /// Where pages go.
+    #[arg(long, value_name = "DIR", default_value = "docs/papers")]
+    pub out: PathBuf,
 }
 
 /// `carillon bench agent`
