@@ -21,7 +21,7 @@ finish() {
   echo
   echo "== done in $((SECONDS - began)) s"
   for each in "${failures[@]+"${failures[@]}"}"; do echo "   failed: $each"; done
-  # What they said of it, here again: whoever reads the end only sees why.
+  # What they said of it, again, for readers of the end.
   cut -c 1-300 "$why"
   echo "$passed passed, $failed failed"
   [ "$failed" = 0 ]
@@ -65,8 +65,7 @@ step "format" cargo fmt --all --check
 # With the binary of the measurements, so that nothing is compiled twice for other features.
 step "build" cargo build --release --locked -p carillon -p bench || finish
 step "clippy" cargo clippy --release --locked --quiet --workspace --all-targets -- -D warnings
-step "tests of all crates" cargo test --release --locked --workspace --exclude threads \
-  --no-fail-fast --quiet
+step "tests of all crates" scripts/test_crates.sh
 step "tests of what threads share" cargo test --release --locked -p threads --quiet
 step "documents" python3 scripts/check_docs.py
 step "documents: words, length, numbers" python3 scripts/check_words.py

@@ -144,7 +144,7 @@ export async function call(
   return text === "" ? null : JSON.parse(text);
 }
 
-/** Puts a value. */
+/** Puts a value; a node that says it did nothing, as while a leader is elected, is asked again. */
 export async function put(
   /** @type {string} */ base,
   /** @type {string} */ keyspace,
@@ -152,8 +152,14 @@ export async function put(
   /** @type {string} */ value,
 ) {
   const url = `${base}/v1/kv/${keyspace}/${encodeURIComponent(key)}`;
-  const response = await fetch(url, { method: "PUT", body: value });
-  if (!response.ok) throw new Error(`PUT ${url}: ${response.status} ${await response.text()}`);
+  for (let end = Date.now() + READY_TIMEOUT_MS; ;) {
+    const response = await fetch(url, { method: "PUT", body: value });
+    const text = await response.text();
+    if (response.ok) return;
+    if (response.status !== 503 || Date.now() > end)
+      throw new Error(`PUT ${url}: ${response.status} ${text}`);
+    await sleep(200);
+  }
 }
 
 /** Splits a shard at its leader, whichever that is. */
