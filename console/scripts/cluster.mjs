@@ -59,11 +59,15 @@ async function freeBasePort(/** @type {number} */ nodes) {
   throw new Error("found no free ports");
 }
 
-/** Starts a cluster and waits until every node serves. */
-export async function startCluster(nodes = 3) {
+/** For clusters whose small shards are to stay as they were cut. */
+export const UNMERGED = ["--merge-bytes", "off"];
+
+/** Starts a cluster, with flags of `carillon start` for every node, and waits until every node serves. */
+export async function startCluster(nodes = 3, /** @type {readonly string[]} */ flags = []) {
   const dir = mkdtempSync(join(tmpdir(), "carillon-console-"));
   const base = await freeBasePort(nodes);
   const args = ["dev", "--nodes", String(nodes), "--dir", join(dir, "data"), "--base-port", String(base)];
+  if (flags.length > 0) args.push("--", ...flags);
   const child = spawn(binary(), args, { stdio: ["ignore", "pipe", "pipe"] });
   let output = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (bytes) => (output += bytes));
