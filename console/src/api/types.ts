@@ -49,7 +49,7 @@ export interface Status {
   log: { bytes: number; segments: number; bytes_since_checkpoint: number; checkpoint_at_ms: number };
   recovered: string;
   warnings: string[];
-  /** What else the server answers: `sim`, `dev`. Older nodes do not say. */
+  /** Parts of the API that the server has, such as `sim` and `dev`. Older nodes do not say. */
   surfaces?: string[];
 }
 
@@ -66,7 +66,14 @@ export interface NodeStatus {
   standing: AdminState;
   since_at_ms: number;
   linked: boolean;
-  addresses: { peer: string | null; resp: string | null; native: string | null; http: string | null };
+  addresses: {
+    peer: string | null;
+    resp: string | null;
+    /** Older nodes do not say. */
+    resp_replica?: string | null;
+    native: string | null;
+    http: string | null;
+  };
   domain: string;
   version: string;
   /** By the shard table of the node that answers. */

@@ -26,7 +26,17 @@ export interface RequestSample {
 }
 
 export type Phase =
-  "prepare" | "voted" | "refused" | "committed" | "aborted" | "resolve" | "finished" | "recover" | "prevent";
+  | "prepare"
+  | "voted"
+  | "refused"
+  | "committed"
+  | "aborted"
+  | "decide"
+  | "resolve"
+  | "finished"
+  | "given-up"
+  | "recover"
+  | "prevent";
 
 export interface TransactionStep {
   at: string;

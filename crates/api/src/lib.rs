@@ -358,6 +358,42 @@ pub struct KeyspaceInfo {
     pub keys: u64,
 }
 
+/// A part of the API that not every server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// `/v1/events`: what happens, as it happens.
+    Events,
+    /// `scope=cluster`: the asked node asks the others.
+    Cluster,
+    /// `/v1/keys`: keys page by page.
+    Keys,
+    /// `/v1/history`: the changes of a key.
+    History,
+    /// `/v1/dev`: the nodes of `carillon dev`.
+    Dev,
+    /// `/v1/sim`: the cluster is simulated.
+    Sim,
+}
+
+impl Surface {
+    /// Its name in [`Status::surfaces`].
+    pub fn name(self) -> &'static str {
+        match self {
+            Surface::Events => "events",
+            Surface::Cluster => "cluster",
+            Surface::Keys => "keys",
+            Surface::History => "history",
+            Surface::Dev => "dev",
+            Surface::Sim => "sim",
+        }
+    }
+
+    /// The names of these.
+    pub fn names(all: &[Surface]) -> Vec<String> {
+        all.iter().map(|surface| surface.name().to_owned()).collect()
+    }
+}
+
 /// How a node is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
@@ -405,6 +441,11 @@ pub struct Status {
     pub recovered: String,
     /// What to know before relying on this node.
     pub warnings: Vec<String>,
+    /// Parts of the API that not every server has, and this one has: `events`, `cluster` (answers
+    /// for all nodes), `keys`, `history`, `dev`, `sim`.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub surfaces: Vec<String>,
 }
 
 /// One listener.

@@ -4,6 +4,7 @@
 //! processes. `check` and `recover` read a stopped node's directory; all others speak HTTP to a
 //! running node. Nothing is decided here that a library could decide.
 
+mod advise;
 mod all_nodes;
 mod allocator;
 mod bench;

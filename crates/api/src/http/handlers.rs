@@ -22,7 +22,7 @@ use super::{
     cluster, cluster_version, console, dev, events, extension, history, keys, keyspaces, kv,
     linger, nodes, openapi, preconditions, routes, txn,
 };
-use crate::Status;
+use crate::{Status, Surface};
 
 /// What paths of keys begin with.
 const KV: &str = "/v1/kv/";
@@ -240,7 +240,11 @@ async fn metrics(State(context): State<Shared>) -> ([(HeaderName, &'static str);
 )]
 async fn status(State(context): State<Shared>, uri: Uri) -> Result<Json<Status>, Problem> {
     let [] = parameters(uri.query(), [])?;
-    Ok(Json(context.api.status()))
+    let mut status = context.api.status();
+    if context.dev_control().is_some() {
+        status.surfaces.push(Surface::Dev.name().to_owned());
+    }
+    Ok(Json(status))
 }
 
 pub(super) async fn unknown_path(uri: Uri) -> Problem {

@@ -312,6 +312,7 @@ impl NodeService for Fake {
             log: LogStatus::default(),
             recovered: "a new node".into(),
             warnings: vec!["nobody is asked for a password".into()],
+            surfaces: Surface::names(&[Surface::Events, Surface::Keys]),
         }
     }
 
@@ -335,6 +336,7 @@ impl NodeService for Fake {
             addresses: NodeAddresses {
                 peer: Some(format!("10.0.0.{id}:7600")),
                 resp: Some(format!("10.0.0.{id}:6379")),
+                resp_replica: (id == 2).then(|| format!("10.0.0.{id}:6479")),
                 native: None,
                 http: Some(format!("10.0.0.{id}:7480")),
             },

@@ -16,7 +16,7 @@ use crate::replica::catalogue::{Change, System};
 use crate::replica::entry::{Batch, Waiter};
 use crate::replica::forward::{ForwardedWrites, SendContext};
 use crate::reshape::bootstrap;
-use crate::routing::fetch::{Ends, FetchRequest, FetchResult, FetchedData, PastValue};
+use crate::routing::fetch::{Ends, FetchRequest, FetchResult, FetchedData, PastValue, UP_TO_NOW};
 use crate::routing::session::BatchId;
 use crate::rpc::message::{RpcMessage, RpcRequestId};
 use command::{Expiry, NotDone, Reply, SetIf, SetReply, Transaction, Write, transaction};
