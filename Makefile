@@ -44,7 +44,7 @@ papers: dist ## Measures what five documents measured, and writes docs/papers (h
 bench: dist ## Measures one node, then a cluster, beside others; BENCH='--quick' for a short run
 	@scripts/setup.sh bench
 	@cargo run --release --locked --quiet --package bench -- $(DIST) $(BENCH)
-	@for name in cluster cluster-etcd redis-synced failover mixed-pipelines scripts; do \
+	@for name in cluster cluster-etcd redis-synced failover mixed-pipelines lua-scripts; do \
 	  target/dist/carillon bench run $$name --out target/bench/$$name --replace $(if $(filter --quick,$(BENCH)),--seconds 1 --repetitions 1) || exit 1; \
 	done
 	@cargo run --release --locked --quiet --package bench -- $(DIST) idle $(filter --quick,$(BENCH))

@@ -37,7 +37,7 @@ pub struct RouteArgs {
     #[arg(long, conflicts_with_all = ["key", "lookup", "form", "no_images"])]
     pub advise: bool,
     /// For how many seconds --advise watches requests and changes.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "advise")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, conflicts_with = "key")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub seconds: u64,
     /// The lookup: full, chord, chord-sharp, linear, lh, or all; a form and noimages may follow, as

@@ -55,6 +55,7 @@ pub struct Cluster {
     /// Before their directory: dropped first.
     nodes: Vec<Node>,
     program: PathBuf,
+    flags: Vec<String>,
     dir: Directory,
 }
 
@@ -64,9 +65,18 @@ impl Cluster {
     /// # Errors
     /// A node does not start or serve in time.
     pub fn start(program: &Path, count: usize) -> Outcome<Self> {
+        Self::start_with(program, count, &[])
+    }
+
+    /// The same, with flags besides.
+    ///
+    /// # Errors
+    /// As of [`Self::start`].
+    pub fn start_with(program: &Path, count: usize, flags: &[&str]) -> Outcome<Self> {
         let dir = Directory::new("papers")?;
         dir.write_secret()?;
-        let mut cluster = Self { nodes: Vec::new(), program: program.to_owned(), dir };
+        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let mut cluster = Self { nodes: Vec::new(), program: program.to_owned(), flags, dir };
         for _ in 0..count {
             cluster.launch()?;
         }
@@ -107,7 +117,8 @@ impl Cluster {
         command.args(["--resp", &node.resp.to_string(), "--http", &node.http.to_string()]);
         command.args(["--native", &node.native.to_string(), "--name", &format!("n{number}")]);
         command.args(["--peer", &node.peer.to_string(), "--peer-secret-file"]);
-        command.arg(self.dir.path().join("secret")).args(FLAGS).env("NO_COLOR", "1");
+        command.arg(self.dir.path().join("secret")).args(FLAGS).args(&self.flags);
+        command.env("NO_COLOR", "1");
         if number > 0 {
             command.args(["--join", &first.to_string()]);
         }

@@ -54,6 +54,10 @@ pub struct Study {
     pub validations: Vec<Validation>,
 }
 
+/// Connections for each node: with as much load for each, nodes take in as many requests at once,
+/// whatever their number.
+const CLIENTS_PER_NODE: u64 = 25;
+
 /// One run on a cluster.
 struct Run {
     sample: Sample,
@@ -63,9 +67,10 @@ struct Run {
     syncs: f64,
 }
 
-fn op_load(op: Op, depth: u64, seconds: f64) -> Load {
+fn op_load(op: Op, nodes: usize, depth: u64, seconds: f64) -> Load {
     let mix = if op == Op::Read { "get = 1" } else { "put = 1" };
-    Load { mix, pipeline: depth, seconds, ..Load::default() }
+    let clients = CLIENTS_PER_NODE * nodes as u64;
+    Load { mix, clients, pipeline: depth, seconds, ..Load::default() }
 }
 
 /// The run of median cost among so many.
@@ -134,12 +139,14 @@ pub fn measure(bed: &mut Bed<'_>) -> Outcome<Study> {
     for nodes in sizes.iter().copied() {
         bed.say(&format!("001: the model, {nodes} nodes"));
         let cluster = Cluster::start(bed.program, nodes)?;
-        let fill = || op_load(Op::Write, DEPTHS[1], seconds).fill(&cluster.addresses(Door::Resp));
+        let fill =
+            || op_load(Op::Write, nodes, DEPTHS[1], seconds).fill(&cluster.addresses(Door::Resp));
         fill()?;
         let each = background(&cluster, idle);
         idles.push((nodes as f64, each));
         let all = each * nodes as f64;
-        let run = |op, depth| median_run(&cluster, &op_load(op, depth, seconds), all, rounds);
+        let run =
+            |op, depth| median_run(&cluster, &op_load(op, nodes, depth, seconds), all, rounds);
         for op in [Op::Read, Op::Write] {
             live.push((nodes, op, run(op, DEPTHS[1])?));
         }

@@ -28,7 +28,7 @@ pub const ALL: [(&str, &str); 20] = scenarios![
     "redis-synced",
     "failover",
     "mixed-pipelines",
-    "scripts",
+    "lua-scripts",
     "exec",
 ];
 
