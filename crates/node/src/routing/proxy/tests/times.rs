@@ -192,7 +192,11 @@ fn history_up_to_now_shows_what_a_leader_ahead_has_written() {
     let asked_at = two.clock_there.now();
     let ahead = asked_at.millis() + 3_600_000;
     two.clock_there.observe_millis(ahead);
-    two.set(FIRST_KEY, "two", Expiry::Never);
+    // A client of its own writes: what another node would forward is too old by its clock.
+    let mut batch = Batch::default();
+    batch.push(&Write::append(FIRST_KEY.as_bytes(), b", two"), Waiter(4));
+    two.there.accept(Input::Propose { shard: two.shard, origin: ME, batch });
+    two.run();
     let mut history = |at| {
         let want = FetchRequest::History { key: FIRST_KEY.as_bytes().into(), at, changes_max: 9 };
         match two.fetch(want) {
