@@ -1087,6 +1087,8 @@ export interface components {
             peer: string | null;
             /** @description By Redis clients. */
             resp: string | null;
+            /** @description By Redis Cluster clients, which take this for a replica of it (`resp_replica`). */
+            resp_replica: string | null;
         };
         /** @description A node's admin state, and what it still holds. */
         NodeAdminState: {
@@ -1611,6 +1613,11 @@ export interface components {
              * @description How many shards there are.
              */
             shards: number;
+            /**
+             * @description Parts of the API that not every server has, and this one has: `events`, `cluster` (answers
+             *     for all nodes), `keys`, `history`, `dev`, `sim`.
+             */
+            surfaces: string[];
             /**
              * Format: uint64
              * @description How many event loops it has.

@@ -49,11 +49,12 @@ export interface Status {
   log: { bytes: number; segments: number; bytes_since_checkpoint: number; checkpoint_at_ms: number };
   recovered: string;
   warnings: string[];
-  /** What else the server answers: `sim`, `dev`. Older nodes do not say. */
+  /** Parts of the API that the server has, such as `sim` and `dev`. Older nodes do not say. */
   surfaces?: string[];
 }
 
-export type NodeState = "up" | "suspected" | "down" | "left";
+/** `unknown` is no word of the API: a recording of events has not yet told. */
+export type NodeState = "up" | "suspected" | "down" | "left" | "unknown";
 export type AdminState = "member" | "cordoned" | "draining" | "removed";
 
 export interface NodeStatus {
@@ -65,7 +66,14 @@ export interface NodeStatus {
   standing: AdminState;
   since_at_ms: number;
   linked: boolean;
-  addresses: { peer: string | null; resp: string | null; native: string | null; http: string | null };
+  addresses: {
+    peer: string | null;
+    resp: string | null;
+    /** Older nodes do not say. */
+    resp_replica?: string | null;
+    native: string | null;
+    http: string | null;
+  };
   domain: string;
   version: string;
   /** By the shard table of the node that answers. */

@@ -42,6 +42,7 @@ export interface Reading {
   connections: number;
   fsync: Map<number, number>;
   lookups: Map<number, number>;
+  requests: Map<number, number>;
   uptimeKey: number;
   peers: ReadonlyMap<string, PeerReading>;
   /** Of all nodes by their ids, if they were asked. */
@@ -56,6 +57,7 @@ export interface NodeReading {
   counts: Record<Counted, number>;
   fsync: Map<number, number>;
   lookups: Map<number, number>;
+  requests: Map<number, number>;
 }
 
 const COUNTED = [
@@ -71,6 +73,9 @@ type Counted = (typeof COUNTED)[number];
 
 /** A second, and quantiles, between two readings: of one node or of several together. */
 export interface Rates extends Record<Counted, number> {
+  /** Recordings of older consoles have none. */
+  requestP50?: number | null;
+  requestP99?: number | null;
   fsyncP50: number | null;
   fsyncP99: number | null;
   lookupP50: number | null;
@@ -100,6 +105,8 @@ export interface TimePoint {
   connections: number;
   /** Of all nodes, as they report it. */
   clusterRequests: number;
+  requestP50?: number | null;
+  requestP99?: number | null;
   fsyncP50: number | null;
   fsyncP99: number | null;
   lookupP50: number | null;
@@ -132,6 +139,7 @@ function nodeReading(node: NodeMetrics): NodeReading {
     },
     fsync: histogram(node, "fsync_seconds"),
     lookups: histogram(node, "lookup_seconds"),
+    requests: histogram(node, "request_seconds"),
   };
 }
 
@@ -169,6 +177,8 @@ function quantiles(pairs: readonly [NodeReading, NodeReading][]) {
   const between = (of: (reading: NodeReading) => Map<number, number>, q: number) =>
     quantile(sumOf(pairs.map(([before]) => of(before))), sumOf(pairs.map(([, now]) => of(now))), q);
   return {
+    requestP50: between((each) => each.requests, 0.5),
+    requestP99: between((each) => each.requests, 0.99),
     fsyncP50: between((each) => each.fsync, 0.5),
     fsyncP99: between((each) => each.fsync, 0.99),
     lookupP50: between((each) => each.lookups, 0.5),
@@ -210,6 +220,7 @@ export function readMetrics(text: string, atMs: number, nodes?: ReadonlyMap<stri
     connections: of("connections") + of("http_connections"),
     fsync: buckets(samples, "carillon_fsync_seconds"),
     lookups: buckets(samples, "carillon_lookup_seconds"),
+    requests: buckets(samples, "carillon_request_seconds"),
     uptimeKey: of("log_written_bytes_total"),
     peers: readPeers(samples),
     ...(nodes === undefined ? {} : { nodes }),
@@ -271,6 +282,8 @@ export function point(before: Reading, now: Reading, model: Model): TimePoint | 
     memoryBytes: now.memoryBytes,
     connections: now.connections,
     clusterRequests: model.nodes.filter(up).reduce((total, node) => total + node.requests_per_second, 0),
+    requestP50: quantile(before.requests, now.requests, 0.5),
+    requestP99: quantile(before.requests, now.requests, 0.99),
     fsyncP50: quantile(before.fsync, now.fsync, 0.5),
     fsyncP99: quantile(before.fsync, now.fsync, 0.99),
     lookupP50: quantile(before.lookups, now.lookups, 0.5),

@@ -95,6 +95,7 @@ describe("the time line", () => {
         sum: 1,
         count: fsync.at(-1) ?? 0,
       },
+      request_seconds: { buckets: [[0.001, commands / 2]], sum: 1, count: commands },
     },
   });
   const twoReadings = (before: NodeMetrics[], now: NodeMetrics[]) =>
@@ -120,6 +121,7 @@ describe("the time line", () => {
     expect(found?.all?.fsyncP50).toBeCloseTo(1);
     expect(found?.all?.fsyncP99).toBeCloseTo(1.98);
     expect(found?.all?.lookupP50).toBeNull();
+    expect(found?.nodes?.map((each) => each.requestP50)).toEqual([0.001, 0.001]);
   });
 
   it("leaves out nodes that were restarted, or did not answer", () => {
@@ -220,6 +222,7 @@ describe("recordings", () => {
   const recording = {
     format: RECORDING_FORMAT,
     savedAtMs: 5,
+    source: "page",
     models,
     events: [event("split")],
     points: [],

@@ -189,6 +189,9 @@ pub struct NodeAddresses {
     /// By Redis clients.
     #[schema(required = true)]
     pub resp: Option<String>,
+    /// By Redis Cluster clients, which take this for a replica of it (`resp_replica`).
+    #[schema(required = true)]
+    pub resp_replica: Option<String>,
     /// By clients of the native protocol.
     #[schema(required = true)]
     pub native: Option<String>,

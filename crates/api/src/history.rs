@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use keyspace::Timestamp;
+use node::routing::fetch::{HeldChange, HeldVersion};
 
 /// The most changes of one page.
 pub const HISTORY_PAGE_MAX: usize = 1_000;
@@ -18,10 +19,12 @@ pub struct HistoryQuery {
 impl HistoryQuery {
     /// The time up to which changes are wanted.
     pub fn at(&self, now: Timestamp) -> Timestamp {
-        match self.before {
-            Some(before) if before <= now => Timestamp(before.0.saturating_sub(1)),
-            _ => now,
-        }
+        self.upto().map_or(now, |upto| upto.min(now))
+    }
+
+    /// The same, if a time was given: it may be later than now.
+    pub fn upto(&self) -> Option<Timestamp> {
+        self.before.map(|before| Timestamp(before.0.saturating_sub(1)))
     }
 }
 
@@ -47,6 +50,19 @@ pub enum KeyChange {
         /// When, in milliseconds since 1970.
         at_ms: u64,
     },
+}
+
+impl From<HeldChange> for KeyChange {
+    fn from(change: HeldChange) -> Self {
+        match change {
+            HeldChange::Put(HeldVersion { value, expiry_ms, timestamp }) => KeyChange::Put {
+                value: value.into(),
+                timestamp,
+                expires_at_ms: (expiry_ms != 0).then_some(expiry_ms),
+            },
+            HeldChange::Deleted(timestamp) => KeyChange::Deleted { timestamp },
+        }
+    }
 }
 
 /// A page of changes.

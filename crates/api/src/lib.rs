@@ -31,6 +31,7 @@ mod metrics;
 mod metrics_summary;
 pub mod nearest;
 mod routes;
+mod snapshots;
 mod txn;
 
 use bytes::Bytes;
@@ -56,6 +57,9 @@ pub use keys::{KEYS_PAGE_MAX, KeysPage, KeysQuery};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
 pub use metrics_summary::{HistogramSummary, MetricsSummary, NodeMetrics};
 pub use routes::{RouteStatus, RouteStep};
+pub use snapshots::{
+    AHEAD_MS_MAX, GET_MANY_KEYS_MAX, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec,
+};
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 
 use events::{Wake, WatchRequest, Watching};
@@ -98,6 +102,45 @@ pub trait NodeService: Send + Sync + 'static {
     /// Keys of a keyspace, page by page. A key that is there throughout is shown at least once;
     /// [`ApiError::BadCursor`] if no page of the keyspace begins there.
     fn keys(&self, keyspace: &str, asked: KeysQuery, done: Done<KeysPage>);
+    /// The values of several keys as of a past time: all of one cut.
+    fn get_many(
+        &self,
+        _keyspace: &str,
+        _keys: Vec<Bytes>,
+        _at: Timestamp,
+        done: Done<Vec<Answer>>,
+    ) {
+        done(Err(no_snapshots()));
+    }
+    /// The cluster's id, if it has one.
+    fn cluster_id(&self) -> Option<u64> {
+        None
+    }
+    /// Takes a snapshot: keeps a time readable.
+    fn snapshot_take(&self, _spec: SnapshotSpec, done: Done<SnapshotInfo>) {
+        done(Err(no_snapshots()));
+    }
+    /// Those that are kept.
+    fn snapshots(&self, done: Done<Vec<SnapshotInfo>>) {
+        done(Err(no_snapshots()));
+    }
+    /// Keeps one for so long from now on; [`ApiError::NoSnapshot`] if there is none of this number.
+    fn snapshot_renew(&self, _id: u64, _ttl_ms: u64, done: Done<SnapshotInfo>) {
+        done(Err(no_snapshots()));
+    }
+    /// Keeps one no longer.
+    fn snapshot_release(&self, _id: u64, done: Done<()>) {
+        done(Err(no_snapshots()));
+    }
+    /// From when on keyspaces can be read, and what holds that.
+    fn safe_points(&self, done: Done<Vec<SafePointInfo>>) {
+        done(Err(no_snapshots()));
+    }
+    /// Asks that the safe points of keyspaces (of all, if none is named) rise to a time, or as far
+    /// as snapshots let them. Answers as [`Self::safe_points`], as it was before.
+    fn collect(&self, _keyspaces: Vec<String>, _at: Timestamp, done: Done<Vec<SafePointInfo>>) {
+        done(Err(no_snapshots()));
+    }
     /// The changes of a key, a page of them, the newest first.
     fn history(&self, keyspace: &str, key: Bytes, asked: HistoryQuery, done: Done<History>);
     /// The route to the owner of a key, by each of these lookups; hop by hop, if traced. None for a
@@ -167,6 +210,11 @@ pub trait NodeService: Send + Sync + 'static {
     fn metrics_of_cluster(&self, done: Done<NodeMetrics>) {
         done(Ok(NodeMetrics { nodes: vec![self.metrics_summary()], silent: Vec::new() }));
     }
+}
+
+/// For services that are no nodes.
+fn no_snapshots() -> ApiError {
+    ApiError::SnapshotRefused { why: "a simulation keeps no snapshots".to_owned() }
 }
 
 /// Names one request of this node: the process that took it, and its number there (SAFETY G10).
@@ -358,6 +406,42 @@ pub struct KeyspaceInfo {
     pub keys: u64,
 }
 
+/// A part of the API that not every server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// `/v1/events`: what happens, as it happens.
+    Events,
+    /// `scope=cluster`: the asked node asks the others.
+    Cluster,
+    /// `/v1/keys`: keys page by page.
+    Keys,
+    /// `/v1/history`: the changes of a key.
+    History,
+    /// `/v1/dev`: the nodes of `carillon dev`.
+    Dev,
+    /// `/v1/sim`: the cluster is simulated.
+    Sim,
+}
+
+impl Surface {
+    /// Its name in [`Status::surfaces`].
+    pub fn name(self) -> &'static str {
+        match self {
+            Surface::Events => "events",
+            Surface::Cluster => "cluster",
+            Surface::Keys => "keys",
+            Surface::History => "history",
+            Surface::Dev => "dev",
+            Surface::Sim => "sim",
+        }
+    }
+
+    /// The names of these.
+    pub fn names(all: &[Surface]) -> Vec<String> {
+        all.iter().map(|surface| surface.name().to_owned()).collect()
+    }
+}
+
 /// How a node is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
@@ -405,6 +489,11 @@ pub struct Status {
     pub recovered: String,
     /// What to know before relying on this node.
     pub warnings: Vec<String>,
+    /// Parts of the API that not every server has, and this one has: `events`, `cluster` (answers
+    /// for all nodes), `keys`, `history`, `dev`, `sim`.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub surfaces: Vec<String>,
 }
 
 /// One listener.

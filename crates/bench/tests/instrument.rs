@@ -252,6 +252,14 @@ fn what_cannot_be_run_says_why_before_anything_has_started() {
                  name = \"a\"\nseconds = 1\nmix = { x = 1 }\n";
     let why = run_in(dir.path(), unfit).unwrap_err().to_string();
     assert!(why.contains("operation x: this driver has no commands"), "{why}");
+    let crowd = format!("[load]\nclients = 100_000\n{SHORT}");
+    let crowd = against(free, &crowd).replace("addresses", "request_timeout = \"1s\"\naddresses");
+    let allowed = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let allowed = allowed.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    if allowed.split_whitespace().next().unwrap().parse::<u64>().unwrap() <= 100_000 {
+        let why = run_in(dir.path(), &crowd).unwrap_err().to_string();
+        assert!(why.starts_with("phase `run`: 100000 clients need 100064 open files"), "{why}");
+    }
     let address = liar("$-1\r\n", "-READONLY no\r\n", Duration::ZERO);
     let why = run_in(dir.path(), &against(address, SHORT)).unwrap_err().to_string();
     assert!(why.contains("setup failed: 10 × refused: READONLY no"), "{why}");

@@ -28,6 +28,9 @@ a line (docs/events.md). It is played in its own pace; pauses are cut to three s
 
 Exit code 1 if a line cannot be read; those before it are played.
 
+To see it in the console, open the page of any node, or of `carillon console`, then its settings,
+and there Open: all views show the recording, back and forth.
+
 Examples:
   carillon replay yesterday.jsonl
   carillon replay yesterday.jsonl --speed 20
@@ -91,7 +94,8 @@ fn play(
         let mut line = Vec::new();
         let read = io::Read::take(&mut file, LINE_BYTES_MAX).read_until(b'\n', &mut line);
         if read.map_err(|why| at(why.to_string()))? == 0 {
-            return Ok(());
+            let empty = format!("{} is empty: it is no recording", args.file.display());
+            return if number == 1 { Err(empty) } else { Ok(()) };
         }
         let line = String::from_utf8(line).map_err(|_| at("it is no text".to_owned()))?;
         let line = line.trim_end();
@@ -214,6 +218,15 @@ mod tests {
         let all = recording();
         assert!(why(&all[..all.len() - 20]).contains("f, line 4: it is no event, or is cut off"));
         assert!(why("{}\n").contains("line 1: it has no type"));
+        assert!(why("").contains("f is empty"));
+        assert!(why("\n").contains("line 1: it is no event"));
+        assert!(why("\u{0}\u{0}\n").contains("line 1: it is no event"));
+        assert!(why(&"x".repeat(1 << 20)).contains("line 1: it is no event"));
+        assert!(why(&"[".repeat(10_000)).contains("line 1: it is no event"));
+        let garbage = all.replacen('\n', "\nno event\n", 1);
+        assert!(why(&garbage).contains("line 2: it is no event"), "{garbage}");
+        let cut_in_a_letter = format!("{HELLO}\"x\":\"\u{fc}");
+        assert!(why(&cut_in_a_letter).contains("line 1: it is no event, or is cut off"));
         let newer = all.replace("\"version\":1", "\"version\":2");
         assert!(why(&newer).contains("version 2: this program reads version 1"));
     }

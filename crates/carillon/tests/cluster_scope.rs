@@ -22,6 +22,18 @@ fn found(node: &Node, path: &str) -> Value {
     answer
 }
 
+/// An answer for which only these nodes are silent: on a busy machine others may be late once.
+#[track_caller]
+fn answered(node: &Node, path: &str, silent: &[&Value]) -> Value {
+    harness::until(TEST_TIMEOUT, "all others answer in time", || {
+        let answer = found(node, path);
+        let found = all(&answer, "silent");
+        let is_it = found.len() == silent.len()
+            && found.iter().zip(silent).all(|(found, id)| found["id"] == **id);
+        is_it.then_some(answer)
+    })
+}
+
 fn post(node: &Node, path: &str) -> (u16, Value) {
     let request = Request { body: b"{}", json: true, ..Request::write("POST", path) };
     let reply = node.client().send(&request).expect("a reply");
@@ -96,8 +108,7 @@ fn every_node_tells_what_leaders_know_and_passes_splits_on() {
     assert_eq!((status, &split["shard"]), (202, &id.into()), "{split}");
     let count = shards.len();
     told(node, "both halves are known", |now| now.len() == count + 1 && keys(now) == there);
-    let decided = found(node, "/v1/decisions?scope=cluster");
-    assert_eq!(decided["silent"], serde_json::json!([]));
+    let decided = answered(node, "/v1/decisions?scope=cluster", &[]);
     let split_by = all(&decided, "decisions")
         .into_iter()
         .find(|one| one["split"]["right"] == split["right"])
@@ -122,13 +133,15 @@ fn every_node_tells_what_leaders_know_and_passes_splits_on() {
 #[test]
 fn silent_nodes_are_named_and_the_others_are_shown() {
     let mut cluster = cluster("silent");
-    let metrics = found(&cluster.nodes[1], "/v1/metrics?scope=cluster");
+    let metrics = answered(&cluster.nodes[1], "/v1/metrics?scope=cluster", &[]);
     let nodes = all(&metrics, "nodes");
-    assert_eq!((nodes.len(), &metrics["silent"]), (3, &serde_json::json!([])), "{metrics}");
+    assert_eq!(nodes.len(), 3, "{metrics}");
     assert_eq!(nodes[0]["name"], "n1", "who was asked is the first");
     for node in &nodes {
         assert!(node["numbers"]["commands_total"].as_f64() > Some(0.0), "{node}");
         assert!(node["histograms"]["fsync_seconds"]["count"].as_u64() > Some(0), "{node}");
+        let requests = &node["histograms"]["request_seconds"];
+        assert!(requests["count"].as_u64() > Some(0) && requests["sum"].as_f64() > Some(0.0));
     }
     assert_eq!(all(&found(&cluster.nodes[1], "/v1/metrics"), "nodes").len(), 1);
 
@@ -142,10 +155,9 @@ fn silent_nodes_are_named_and_the_others_are_shown() {
     let victim = (0..3).find(|number| name["name"] == format!("n{number}")).expect("a node");
     cluster.nodes[victim].kill();
     for path in ["/v1/metrics?scope=cluster", "/v1/decisions?scope=cluster"] {
-        let answer = found(&cluster.nodes[0], path);
+        let answer = answered(&cluster.nodes[0], path, &[&lost]);
         let silent = all(&answer, "silent");
-        assert_eq!(silent.len(), 1, "{path}: {answer}");
-        assert_eq!((&silent[0]["id"], &silent[0]["name"]), (&lost, &name["name"]));
+        assert_eq!(silent[0]["name"], name["name"]);
         assert!(silent[0]["why"].as_str().is_some_and(|why| !why.is_empty()));
     }
     // A shard of the dead node has another leader soon, unless it is on two nodes by now: as long

@@ -1,13 +1,14 @@
 //! The real `carillon console` over HTTP: its page, its simulated cluster, its controls, and files
 //! that come to the same end.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use client::http::{Client, Request};
-use harness::events::{Events, Next};
+use harness::events::{Event, Events, Next};
 use harness::process::Process;
 use harness::{ports, until};
 use serde_json::{Value, json};
@@ -110,10 +111,25 @@ fn simulated_cluster_answers_as_a_node_does_and_shows_a_crash() {
         "then": [{"put": {"key": "other", "value": "v"}}, {"get": "greeting"}]});
     let done = console.post("/v1/txn", txn);
     assert_eq!((&done["succeeded"], &done["results"][1]["value"]), (&json!(true), &json!("hello")));
+    let add = |key: &str, by: i64| json!({"increment": {"key": key, "by": by}});
+    let txn = json!({"then": [add("n", 5), {"put": {"key": "m", "value": "7"}}, add("m", -9),
+        add("n", 1), {"get": "n"}]});
+    let sums = &console.post("/v1/txn", txn)["results"];
+    let all: Vec<&Value> = [0, 2, 3, 4].iter().map(|at| &sums[*at]["value"]).collect();
+    assert_eq!(all, ["5", "-2", "6", "6"], "{sums}");
+    for (key, by, part) in [("greeting", 1, "no whole number"), ("n", i64::MAX, "64 bits")] {
+        let txn = json!({"then": [{"put": {"key": "other", "value": "w"}}, add(key, by)]});
+        let (status, why) = console.json("POST", "/v1/txn", Some(txn));
+        let detail = why["detail"].as_str().unwrap_or_default();
+        assert!(status == 409 && detail.contains(part), "{status} {why}");
+    }
+    let (_, other) = console.send(Request::get("/v1/kv/0/other"));
+    assert_eq!(&other[..], b"v", "nothing of it was done");
     assert_eq!(console.get("/v1/keys/0?prefix=gree")["keys"], json!(["greeting"]));
     assert_eq!(console.get("/v1/nodes")["nodes"].as_array().map(Vec::len), Some(3));
     let status = console.get("/v1/status");
     assert_eq!((&status["ready"], &status["health"]["verdict"]), (&json!(true), &json!("ok")));
+    assert!(status["surfaces"].as_array().expect("names").contains(&json!("sim")), "{status}");
     let shards = console.get("/v1/shards?keyspace=0");
     let first = &shards["shards"][0];
     assert_eq!(first["replicas"].as_array().map(Vec::len), Some(3), "{first}");
@@ -174,6 +190,42 @@ fn time_passes_by_steps_only_while_it_is_paused() {
     let (status, why) = console.send(put);
     let why = String::from_utf8_lossy(&why).into_owned();
     assert!(status == 503 && why.contains("paused"), "{status}: {why}");
+}
+
+/// A viewer of few samples sees all steps of the transactions that it sees, also of those whose
+/// coordinator crashes.
+#[test]
+fn sampled_transactions_are_seen_to_end() {
+    let console = Console::start("txns", &["--scenario", "transactions", "--speed", "20"]);
+    let mut events =
+        Events::open(console.http, "samples=3&types=transaction", None).expect("a stream");
+    let (mut held, mut finished) = (BTreeMap::<String, BTreeSet<u64>>::new(), 0);
+    let mut take = |event: &Event| {
+        if event.name() != "transaction" {
+            return (finished, 0);
+        }
+        let shards = event.json["shards"].as_array().into_iter().flatten();
+        let shards: Vec<u64> = shards.filter_map(Value::as_u64).collect();
+        let of = held.entry(event.text("txn").to_owned()).or_default();
+        match event.text("phase") {
+            "voted" => of.extend(&shards),
+            "resolve" => of.retain(|shard| !shards.contains(shard)),
+            "finished" => {
+                of.clear();
+                finished += 1;
+            }
+            _ => {}
+        }
+        (finished, held.values().filter(|shards| !shards.is_empty()).count())
+    };
+    let is_settled = |(finished, held): (usize, usize)| finished >= 8 && held == 0;
+    until(TIMEOUT, "transactions whose locks are all seen to end", || {
+        let event = match events.next_within(TIMEOUT) {
+            Next::Event(event) => event,
+            other => panic!("{other:?}"),
+        };
+        is_settled(take(&event)).then_some(())
+    });
 }
 
 #[test]

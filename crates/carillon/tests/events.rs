@@ -116,6 +116,65 @@ fn filters_are_by_type_and_keyspace() {
     assert!(error.to_string().contains("no-keyspace"), "{error}");
 }
 
+/// Whatever is asked for: it is refused with a reason, or is a stream that goes on.
+#[test]
+fn strange_questions_are_refused_or_answered() {
+    let node = Node::alone_and_ready(PROGRAM, "events_strange", &[]);
+    for (query, last) in [
+        ("from=-1", None),
+        ("from=1e9", None),
+        ("from=18446744073709551616", None),
+        ("from=0%40", None),
+        ("from=%00", None),
+        ("from=0&from=1", None),
+        ("until=never", None),
+        ("keyspace=", None),
+        ("keyspace=%ff%fe", None),
+        ("keyspace=a%2fb", None),
+        ("types=split%00", None),
+        ("types=%2c", None),
+        ("samples=1001", None),
+        ("samples=4294967296", None),
+        ("scope=", None),
+        ("=", None),
+        ("", Some("x")),
+        ("", Some("18446744073709551616@0000000000000007")),
+    ] {
+        let error = Events::open(node.http, query, last).map(drop).unwrap_err().to_string();
+        let is_refused = error.starts_with("HTTP/1.1 4") && error.contains("urn:carillon:problem:");
+        assert!(is_refused, "{query:?} {last:?}: {error}");
+    }
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| load(&node, &is_over));
+        // A place that no clock has come to, and times that are long over.
+        let mut all: Vec<Events> = [
+            "from=18446744073709551615&samples=1000",
+            "from=18446744073709551615%40ffffffffffffffff&samples=1000",
+            "from=18446744073709551615&samples=1000&scope=cluster",
+            "from=1&scope=cluster&samples=1000",
+        ]
+        .map(|query| open(&node, query))
+        .into();
+        for events in &mut all {
+            assert_eq!(next(events).name(), "hello");
+            (0..100).for_each(|_| _ = events.until(TEST_TIMEOUT, "request", is_request));
+        }
+        for query in ["until=0", "until=1&scope=cluster", "from=18446744073709551615&until=now"] {
+            let mut events = open(&node, query);
+            let end = events.until(TEST_TIMEOUT, "end", |event| event.name() == "end");
+            assert_eq!(end.text("reason"), "until", "{query}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        create(&node, "a");
+        all.iter_mut().for_each(|events| _ = elections(events, "a"));
+    });
+}
+
+fn is_request(event: &Event) -> bool {
+    event.name() == "request"
+}
+
 #[test]
 fn stopping_node_ends_streams() {
     let mut node = Node::alone_and_ready(PROGRAM, "events_stop", &[]);
@@ -138,9 +197,14 @@ fn viewers_are_bounded() {
     let node = Node::alone_and_ready(PROGRAM, "events_limit", &[]);
     let mut all: Vec<Events> = (0..VIEWERS_MAX).map(|_| open(&node, "")).collect();
     all.iter_mut().for_each(|events| assert_eq!(next(events).name(), "hello"));
-    let error = Events::open(node.http, "", None).map(drop).unwrap_err().to_string();
-    assert!(error.contains("503") && error.contains("too-many-viewers"), "{error}");
-    assert_eq!(node.metric("carillon_event_viewers_refused_total"), 1.0);
+    let refused = 200 - VIEWERS_MAX;
+    for query in ["", "scope=cluster"].iter().cycle().take(refused) {
+        let error = Events::open(node.http, query, None).map(drop).unwrap_err().to_string();
+        assert!(error.contains("503") && error.contains("too-many-viewers"), "{error}");
+    }
+    assert_eq!(node.metric("carillon_event_viewers_refused_total"), refused as f64);
+    create(&node, "a");
+    all.iter_mut().for_each(|events| _ = elections(events, "a"));
     all.pop();
     until(TEST_TIMEOUT, "a place", || Events::open(node.http, "", None).ok());
 }
@@ -165,9 +229,16 @@ fn samples_are_bounded_and_stop_with_their_viewer() {
         scope.spawn(|| load(&node, &is_over));
         let mut events = open(&node, "samples=20&types=request");
         assert_eq!(next(&mut events).json["samples"], json!(20));
-        events.until(TEST_TIMEOUT, "request", |event| event.name() == "request");
-        let samples = events.all_within(Duration::from_secs(4));
-        assert!((40..=100).contains(&samples.len()), "{} in 4 s", samples.len());
+        let sample = |_| events.until(TEST_TIMEOUT, "request", |one| one.name() == "request");
+        let samples: Vec<Event> = (0..60).map(sample).collect();
+        // By the node's clock, whatever a busy machine makes of ours.
+        let times: Vec<u64> =
+            samples.iter().map(|one| one.json["at_ms"].as_u64().expect("a time")).collect();
+        for (at, begins) in times.iter().enumerate() {
+            let in_second = times[at..].iter().take_while(|time| **time < begins + 999).count();
+            // One may have been told late.
+            assert!(in_second <= 21, "{in_second} in a second: {times:?}");
+        }
         for sample in &samples {
             assert_eq!((sample.name(), sample.text("op")), ("request", "read"));
             assert!(sample.id.is_none() && sample.json["route"]["lookup"] == "full");
@@ -197,14 +268,14 @@ fn viewer_that_does_not_read_is_cut_off_and_slows_nobody() {
             .unwrap();
         let mut reading = open(&node, "samples=1000");
         let until = Instant::now() + Duration::from_secs(120);
-        let mut slowest = Duration::ZERO;
+        let mut served = 0;
         while node.metric("carillon_event_viewers_cut_off_total") < 1.0 {
             assert!(Instant::now() < until, "it is cut off");
-            let begun = Instant::now();
-            assert!(reading.all_within(Duration::from_millis(500)).len() > 10, "others are served");
-            slowest = slowest.max(begun.elapsed());
+            // Others are served meanwhile.
+            reading.until(TEST_TIMEOUT, "request", |event| event.name() == "request");
+            served += 1 + reading.all_within(Duration::from_millis(200)).len();
         }
-        assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+        assert!(served > 50, "{served} samples came to who reads");
         is_over.store(true, Ordering::Relaxed);
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let mut rest = Vec::new();
@@ -230,11 +301,15 @@ fn cluster_is_merged_and_goes_on_without_a_killed_node() {
             |event: &Event| event.name() == "node" && event.text("state") == "streaming";
         events.until(TEST_TIMEOUT, "node that streams", is_streaming);
     }
-    let idle = events.all_within(Duration::from_millis(2500));
-    assert!(idle.iter().all(|event| event.name() != "node"), "all stream on: {idle:?}");
+    until(TEST_TIMEOUT, "all stream on, though nothing happens", || {
+        // On a busy machine a node may be silent for a second; not for ever.
+        let idle = events.all_within(Duration::from_millis(2500));
+        idle.iter().all(|event| event.name() != "node").then_some(())
+    });
     create(&cluster.nodes[1], "a");
     let first = elections(&mut events, "a");
-    let times: Vec<u64> = first.iter().map(Event::at).collect();
+    let in_time = first.iter().filter(|event| event.json["late"] != true);
+    let times: Vec<u64> = in_time.map(Event::at).collect();
     assert!(times.is_sorted(), "{times:?}");
 
     cluster.nodes[2].kill();

@@ -13,9 +13,10 @@
 //! | [`resp`] | a blocking connection of RESP; replies are read by `client`'s decoder |
 //! | [`net`] | a network of namespaces that can be cut |
 //! | [`ports`] | addresses that are free |
+//! | [`seeds`] | the fuzzer's seeds, for tests of codecs |
 //! | [`stalls`] | when the machine itself stalled, so that no process is blamed for it |
 //!
-//! Tests of `carillon` and `server` use it, and `bench`, with which `carillon bench` starts what it
+//! Tests of `carillon`, `server` and `node` use it, and `bench`, with which `carillon bench` starts what it
 //! measures. HTTP is `client::http`.
 //!
 //! If the system refuses something, these tools fail at once, with a panic or an error that says
@@ -32,6 +33,7 @@ pub mod node;
 pub mod ports;
 pub mod process;
 pub mod resp;
+pub mod seeds;
 pub mod stalls;
 
 use std::time::{Duration, Instant};

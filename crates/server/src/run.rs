@@ -116,7 +116,8 @@ impl Serving {
         let joined_at = manifest.joined_at;
         if let Some(dir) = &config.record {
             let own = runtime.identity.node;
-            runtime.events.begin_record(dir, config.record_bytes_max, own)?;
+            let now = runtime.clock.now();
+            runtime.events.begin_record(dir, config.record_bytes_max, own, now)?;
         }
         // Until here a signal has ended the process at once, unless it waited for others.
         let signals = match signals {

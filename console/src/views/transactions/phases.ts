@@ -70,11 +70,12 @@ export const PHASES: Record<string, string> = {
   prepare: "asks the shards to lock keys and to vote",
   voted: "has locked its keys: it votes for it",
   refused: "has not locked its keys",
-  committed: "all have voted: it is done, and the client is answered",
+  committed: "all have voted, or another has found it so: it is done",
   aborted: "nothing of this attempt is done",
   decide: "the outcome is written into the record",
   resolve: "values are written, or locks given up",
   finished: "no lock is left",
+  "given-up": "steps have failed too often: the node that finds a lock that is left finishes it",
   recover: "another coordinator finishes it: the first seems to be dead",
   prevent: "asks whether shards hold its locks, to decide",
 };

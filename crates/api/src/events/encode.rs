@@ -264,6 +264,7 @@ fn transaction(trace: &TxnTrace, fields: &mut Fields) {
         TxnPhase::Decide { .. } => ("decide", trace.record.as_slice()),
         TxnPhase::Resolve { shards, .. } => ("resolve", shards),
         TxnPhase::Finished => ("finished", &[]),
+        TxnPhase::GivenUp => ("given-up", &[]),
         TxnPhase::Recover => ("recover", trace.record.as_slice()),
         TxnPhase::Prevent { shards } => ("prevent", shards),
     };

@@ -42,6 +42,7 @@ fn step(phase: TxnPhase) -> EventKind {
         record: Some(ShardId(5)),
         keys: 2,
         phase,
+        is_last: false,
     }))
 }
 
@@ -145,6 +146,7 @@ fn of_requests() -> Vec<EventKind> {
         step(TxnPhase::Decide { is_committed: true }),
         step(TxnPhase::Resolve { shards: shards.clone(), is_committed: false }),
         step(TxnPhase::Finished),
+        step(TxnPhase::GivenUp),
         step(TxnPhase::Recover),
         step(TxnPhase::Prevent { shards }),
     ]

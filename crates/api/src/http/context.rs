@@ -1,6 +1,7 @@
 //! What all handlers share: the node, the limits, and how to wait for an answer.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -61,6 +62,11 @@ impl Context {
             replies: Default::default(),
             options,
         }
+    }
+
+    /// The socket of `carillon dev`, if that has started the node and only this machine reaches it.
+    pub fn dev_control(&self) -> Option<&Path> {
+        self.options.dev_control.as_deref().filter(|_| self.loopback)
     }
 
     /// The name of the next request.

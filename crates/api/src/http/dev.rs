@@ -115,7 +115,7 @@ async fn change(context: &Context, request: &DevRequest) -> Result<Json<DevNode>
 }
 
 async fn pass_on(context: &Context, request: &DevRequest) -> Result<DevReply, Problem> {
-    let Some(socket) = context.options.dev_control.as_deref().filter(|_| context.loopback) else {
+    let Some(socket) = context.dev_control() else {
         return Err(Problem::new(
             StatusCode::NOT_FOUND,
             "no-dev",

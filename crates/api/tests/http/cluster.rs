@@ -18,6 +18,9 @@ fn nodes_and_shards_are_told_with_the_verdict() {
     assert!((0..3).all(|at| nodes["nodes"][at]["state"] == states[at]), "{nodes}");
     assert_eq!(nodes["nodes"][0]["this"], true);
     assert_eq!(nodes["nodes"][0]["addresses"]["native"], serde_json::Value::Null);
+    let replica = |at: usize| nodes["nodes"][at]["addresses"]["resp_replica"].clone();
+    assert_eq!((replica(0), replica(1)), (serde_json::Value::Null, "10.0.0.2:6479".into()));
+    assert_eq!(status["surfaces"], serde_json::json!(["events", "keys"]));
     let shards = json("/v1/shards");
     assert_eq!(shards["shards"].as_array().unwrap().len(), 2);
     assert_eq!(shards["shards"][1]["replicas"][2]["role"], "learner");

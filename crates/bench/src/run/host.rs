@@ -65,7 +65,7 @@ pub struct HostCounts {
     /// Of nodes, by number.
     pub nodes: Vec<(usize, ProcessCounts)>,
     /// Of the process that has started them: the instrument, or an agent.
-    pub own: ProcessCounts,
+    pub own: Option<ProcessCounts>,
     /// Of their networks, each once.
     pub networks: Vec<NetworkCounts>,
 }
@@ -222,7 +222,7 @@ impl Host for ThisHost {
     fn counts(&mut self) -> Result<HostCounts, RunError> {
         let mut counts = HostCounts::default();
         let own = std::process::id();
-        counts.own = proc::process(own).unwrap_or_default();
+        counts.own = proc::process(own);
         counts.networks.extend(proc::network(own));
         for (node, process) in &self.processes {
             let Some(found) = proc::process(process.pid()) else { continue };

@@ -178,6 +178,14 @@ pub fn run(
     observer: Observer<'_>,
 ) -> Result<Results, RunError> {
     check(plan)?;
+    if session.agents().is_empty() {
+        let part = Part { agent: 0, agents: 1 };
+        let phases = |cell: &Cell| -> Result<(), RunError> {
+            let scenario = &cell.scenario;
+            scenario.phases.iter().try_for_each(|phase| phase::expect_room(scenario, phase, part))
+        };
+        plan.cells.iter().try_for_each(phases)?;
+    }
     let repetitions = options.repetitions.unwrap_or(plan.repetitions);
     let origin = origin(plan, options, session);
     let out = OutDir::open(options, plan, &origin.checksum)?;

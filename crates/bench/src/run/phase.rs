@@ -10,15 +10,18 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::RunError;
+use super::proc::open_files_max;
 use super::session::{Control, StepEvent};
 use super::worker::{Job, Worker};
 use crate::driver::memory::MemoryStore;
 use crate::measure::record::{PhaseData, Second};
 use crate::measure::result::Row;
-use crate::scenario::{Action, Entry, Phase, Scenario};
+use crate::scenario::{Action, Driver, Entry, Phase, Scenario};
 
 /// Between the moment when all are ready and the start.
 const LEAD: Duration = Duration::from_millis(20);
+/// Files and sockets besides those of clients.
+const OTHER_FILES: u64 = 64;
 /// How many seconds parts may be apart.
 const OPEN_SECONDS_MAX: usize = 16;
 /// How often the thread that waits for workers looks whether it should go on.
@@ -137,6 +140,28 @@ enum Message {
     Ended(Result<PhaseData, RunError>),
 }
 
+/// Sees that this process may open as many connections as its part of a phase needs.
+///
+/// # Errors
+/// It may not.
+pub fn expect_room(scenario: &Scenario, phase: &Phase, part: Part) -> Result<(), RunError> {
+    let ends = match scenario.target.driver {
+        Driver::Memory => 0,
+        Driver::Null => 2,
+        _ => 1,
+    };
+    let needed = phase.clients.div_ceil(part.agents.max(1)) * ends + OTHER_FILES;
+    let most = open_files_max();
+    if ends == 0 || needed <= most {
+        return Ok(());
+    }
+    let (name, clients) = (&phase.name, phase.clients);
+    Err(RunError::Mismatch(format!(
+        "phase `{name}`: {clients} clients need {needed} open files here, and the system allows \
+         {most}: raise it (ulimit -n), or take more agents"
+    )))
+}
+
 /// Runs this host's part of a step, and returns what it measured.
 ///
 /// # Errors
@@ -150,6 +175,7 @@ pub fn run_part(
     watch: &mut dyn Watch,
 ) -> Result<PhaseData, RunError> {
     let (phase, is_walk) = step.phase(scenario);
+    expect_room(scenario, &phase, part)?;
     let workers = (scenario.threads as u64 * part.agents).min(phase.clients);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -36,6 +36,8 @@ pub struct ProcessCounts {
     pub involuntary: u64,
     /// The number of its network namespace.
     pub network: u64,
+    /// When it began, in ticks since the host did: another process under the same name began later.
+    pub began: u64,
 }
 
 /// What a network has carried since it began.
@@ -63,6 +65,7 @@ pub fn process(pid: u32) -> Option<ProcessCounts> {
         read: named(&io, "read_bytes:"),
         written: named(&io, "write_bytes:"),
         network: namespace(pid),
+        began: began(pid),
         ..ProcessCounts::default()
     };
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
@@ -72,6 +75,14 @@ pub fn process(pid: u32) -> Option<ProcessCounts> {
         counts.involuntary += named(&status, "nonvoluntary_ctxt_switches:");
     }
     Some(counts)
+}
+
+/// Field 22 of /proc/PID/stat, counted from 1. The second is the program's name in brackets, which
+/// may hold spaces and brackets: counting begins after the last one, at field 3.
+fn began(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+    rest.split_whitespace().nth(22 - 3).and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
 /// The number of a process's network namespace; 0 if it is not told.
@@ -91,6 +102,18 @@ pub fn network(pid: u32) -> Option<NetworkCounts> {
         segments: tcp(&snmp, "OutSegs"),
         resent: tcp(&snmp, "RetransSegs"),
     })
+}
+
+/// How many files and sockets this process may have open.
+pub fn open_files_max() -> u64 {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    soft_limit(&limits, "Max open files").unwrap_or(u64::MAX)
+}
+
+/// The soft limit of a line of /proc/PID/limits; none if there is no limit.
+fn soft_limit(limits: &str, name: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// The number after a name at the beginning of a line.
@@ -131,6 +154,11 @@ mod tests {
         let snmp = "Ip: A B\nIp: 1 2\nTcp: RtoMin OutSegs RetransSegs\nTcp: 200 77 5\n";
         assert_eq!((tcp(snmp, "OutSegs"), tcp(snmp, "RetransSegs"), tcp(snmp, "X")), (77, 5, 0));
         assert_eq!(tcp("", "OutSegs"), 0);
+        let limits = "Limit   Soft Limit  Hard Limit  Units\n\
+                      Max processes  unlimited  unlimited  processes\n\
+                      Max open files            1024       524288     files\n";
+        assert_eq!(soft_limit(limits, "Max open files"), Some(1_024));
+        assert_eq!(soft_limit(limits, "Max processes"), None);
         let io = "rchar: 9\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 7\n";
         assert_eq!((named(io, "read_bytes:"), named(io, "write_bytes:")), (4_096, 8_192));
     }
@@ -145,6 +173,7 @@ mod tests {
         let after = process(pid).unwrap();
         assert!(after.voluntary > before.voluntary, "a thread that sleeps is switched away");
         assert!(after.rss > 1 << 16 && after.network > 0);
+        assert!(after.began > 0 && after.began == before.began);
         assert_eq!(network(pid).unwrap().network, after.network);
         assert_eq!(process(u32::MAX), None);
     }

@@ -18,7 +18,7 @@ const OTHER_KINDS: &str = "other";
 #[derive(Default)]
 struct Counts {
     at: Option<Instant>,
-    processes: BTreeMap<String, ProcessCounts>,
+    processes: BTreeMap<String, (Instant, ProcessCounts)>,
     networks: BTreeMap<String, NetworkCounts>,
 }
 
@@ -56,16 +56,17 @@ impl Sampler {
 
     /// A second of a phase has ended, `at` seconds after its begin.
     pub fn second(&mut self, at: f64, hosts: &[(u64, HostCounts)]) {
-        let now = self.counts(hosts);
+        let mut now = self.counts(hosts);
         let seconds = match (self.before.at, now.at) {
             (Some(before), Some(now)) => (now - before).as_secs_f64().max(1e-3),
             _ => return,
         };
-        for (name, counts) in &now.processes {
+        for (name, (time, counts)) in &now.processes {
             let before = self.before.processes.get(name);
             // A process that was started anew counts from zero.
-            let before = before.filter(|before| before.cpu <= counts.cpu);
-            let before = before.copied().unwrap_or_default();
+            let before = before.filter(|(_, before)| before.began == counts.began);
+            let seconds = before.map_or(seconds, |(at, _)| (*time - *at).as_secs_f64().max(1e-3));
+            let before = before.map(|(_, before)| *before).unwrap_or_default();
             let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds;
             let row = ProcessRow {
                 at,
@@ -119,6 +120,10 @@ impl Sampler {
             all[found].total += count;
             push(&mut all[found].rows, (at, count / seconds));
         }
+        // Of a process that could not be looked at, the next row is about all of its time since.
+        for (name, counts) in std::mem::take(&mut self.before.processes) {
+            now.processes.entry(name).or_insert(counts);
+        }
         self.before = now;
     }
 
@@ -154,17 +159,18 @@ impl Sampler {
     }
 
     fn counts(&self, hosts: &[(u64, HostCounts)]) -> Counts {
-        let mut all = Counts { at: Some(Instant::now()), ..Counts::default() };
+        let now = Instant::now();
+        let mut all = Counts { at: Some(now), ..Counts::default() };
         for (agent, counts) in hosts {
             let own = if *agent == 0 { INSTRUMENT.to_owned() } else { format!("agent {agent}") };
             let host = if *agent == 0 { "this host" } else { own.as_str() };
             for (node, found) in &counts.nodes {
                 if let Some(name) = self.names.get(*node) {
-                    all.processes.insert(name.clone(), *found);
+                    all.processes.insert(name.clone(), (now, *found));
                 }
             }
             for network in &counts.networks {
-                let is_own = network.network == counts.own.network;
+                let is_own = counts.own.is_none_or(|own| own.network == network.network);
                 let node = counts.nodes.iter().find(|(_, one)| one.network == network.network);
                 let name = match node.and_then(|(node, _)| self.names.get(*node)) {
                     Some(name) if !is_own => format!("namespace of {name}"),
@@ -172,7 +178,9 @@ impl Sampler {
                 };
                 all.networks.insert(name, *network);
             }
-            all.processes.insert(own, counts.own);
+            if let Some(found) = counts.own {
+                all.processes.insert(own, (now, found));
+            }
         }
         all
     }
@@ -191,8 +199,10 @@ mod tests {
     use super::*;
 
     fn host(cpu: f64, read: u64, resent: u64) -> Vec<(u64, HostCounts)> {
-        let process = ProcessCounts { cpu, read, network: 7, ..ProcessCounts::default() };
-        let own = ProcessCounts { network: 1, ..ProcessCounts::default() };
+        // It was started anew if it has used less than before.
+        let began = u64::from(cpu < 1.0);
+        let process = ProcessCounts { cpu, read, began, network: 7, ..ProcessCounts::default() };
+        let own = Some(ProcessCounts { network: 1, ..ProcessCounts::default() });
         let network = |network, resent| NetworkCounts { network, resent, ..Default::default() };
         let networks = vec![network(1, 0), network(7, resent)];
         vec![(0, HostCounts { nodes: vec![(0, process)], own, networks })]
@@ -214,6 +224,21 @@ mod tests {
         let names: Vec<&str> = usage.networks.iter().map(|series| series.name.as_str()).collect();
         assert_eq!(names, ["all of this host", "namespace of n1"]);
         assert!(usage.networks[1].rows[0].resent > 0.0 && usage.networks[1].rows[1].resent == 0.0);
+    }
+
+    #[test]
+    fn a_second_without_a_look_at_a_process_makes_no_spike() {
+        let mut sampler = Sampler::new(vec!["n1".to_owned()]);
+        let pause = || std::thread::sleep(Duration::from_millis(50));
+        sampler.begin(&host(5.0, 0, 0));
+        pause();
+        sampler.second(1.0, &[(0, HostCounts::default())]);
+        pause();
+        sampler.second(2.0, &host(5.02, 0, 0));
+        let usage = sampler.usage();
+        let node = usage.processes.iter().find(|series| series.name == "n1").unwrap();
+        assert_eq!(node.rows.len(), 1, "no row of nothing");
+        assert!((node.cpu - 0.02).abs() < 1e-9 && node.rows[0].cpu < 0.25, "{node:?}");
     }
 
     #[test]

@@ -41,12 +41,16 @@ pub fn read(bytes: &[u8]) -> Result<Plan, String> {
         None => None,
         Some(ends) => Some(ends.as_u64().ok_or("ends_ms is no whole number")?),
     };
-    let scenario = members.remove("scenario");
+    let scenario = match members.remove("scenario") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(name)) => Some(name),
+        Some(_) => return Err("scenario is no name".to_owned()),
+    };
     let change: SetupChange = serde_json::from_value(Value::Object(members))
         .map_err(|why| format!("the beginning: {why}"))?;
     let mut setup = Setup::default().changed(&change).map_err(|why| why.to_string())?.setup;
     // It is only said: the actions are the file's own.
-    setup.scenario = scenario.and_then(|name| name.as_str().map(str::to_owned));
+    setup.scenario = scenario;
     let actions = actions.into_iter().enumerate();
     let actions = actions
         .map(|(number, value)| timed(value).map_err(|why| format!("action {}: {why}", number + 1)))
@@ -141,6 +145,13 @@ mod tests {
             ),
             (r#"{"carillon_simulation": 1, "ends_ms": 99999999}"#, "at most"),
             (r#"{"carillon_simulation": 1, "plants": ["x"]}"#, "no bug 'x'"),
+            (r#"{"carillon_simulation": 1, "scenario": 7}"#, "scenario is no name"),
+            (r#"{"carillon_simulation": 1, "actions": [{"ms": -1, "do": "heal"}]}"#, "action 1"),
+            (r#"{"carillon_simulation": 1, "actions": [{"ms": 1, "DO": "heal"}]}"#, "action 1"),
+            (r#"{"carillon_simulation": 1, "seed": "x"}"#, "the beginning"),
+            (r#"{"carillon_simulation": "1"}"#, "reads version 1"),
+            (r#"{"carillon_simulation": 1} {}"#, "no JSON"),
+            ("\u{feff}{}", "no JSON"),
         ] {
             assert!(why(text).contains(part), "{text}: {}", why(text));
         }

@@ -4,7 +4,6 @@ use api::{
     Answer, ApiError, Condition, History, HistoryQuery, KeyChange, KeysPage, KeysQuery, RouteStatus,
 };
 use keyspace::Timestamp;
-use node::routing::fetch::HeldChange;
 use overlay::LookupChoice;
 use sim::live::{KeyView, Simulation};
 
@@ -68,6 +67,10 @@ pub fn get(
 /// Why there is none.
 pub fn keys(sim: &Simulation, keyspace: &str, asked: &KeysQuery) -> Result<KeysPage, ApiError> {
     let keyspace = keyspace_named(sim, keyspace)?;
+    if asked.at.is_some() {
+        let why = "a simulation lists the keys of now alone".to_owned();
+        return Err(ApiError::SnapshotRefused { why });
+    }
     let after = match &asked.cursor {
         None => None,
         Some(cursor) => {
@@ -136,17 +139,8 @@ pub fn history(
     asked: HistoryQuery,
 ) -> Result<History, ApiError> {
     keyspace_named(sim, keyspace)?;
-    let upto = asked.before.map(|before| Timestamp(before.0.saturating_sub(1)));
-    let found = sim.history(keyspace, key, upto, asked.limit);
+    let found = sim.history(keyspace, key, asked.upto(), asked.limit);
     let (found, at) = found.ok_or(ApiError::Busy { why: NO_LEADER })?;
-    let shown = |change| match change {
-        HeldChange::Put(version) => KeyChange::Put {
-            value: version.value.into(),
-            timestamp: version.timestamp,
-            expires_at_ms: (version.expiry_ms > 0).then_some(version.expiry_ms),
-        },
-        HeldChange::Deleted(timestamp) => KeyChange::Deleted { timestamp },
-    };
-    let writes = found.changes.into_iter().map(shown);
+    let writes = found.changes.into_iter().map(KeyChange::from);
     Ok(History::new(writes, found.has_more, found.safe_point, at))
 }

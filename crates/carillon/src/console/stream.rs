@@ -76,13 +76,14 @@ impl EventsOfAll {
         for (mut event, keyspace) in events {
             let (event_type, keyspace) = (event.what.event_type(), keyspace.as_deref());
             let is_sample = matches!(event.what, EventKind::Request(_) | EventKind::Transaction(_));
+            let group = event.what.sample_group();
             self.with(|broker, at| {
                 let encoded = |time| {
                     event.at = time;
                     encode(&event, keyspace, &|node| self.name_of(node))
                 };
                 match is_sample {
-                    true => broker.sample(at, event_type, keyspace, (None, true), encoded),
+                    true => broker.sample(at, event_type, keyspace, group, encoded),
                     false => broker.event(at, event_type, keyspace, encoded),
                 }
             });

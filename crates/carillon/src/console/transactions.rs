@@ -3,8 +3,10 @@
 //! Conditions are looked at where their keys' shards are led, and their keys are watched: so the
 //! simulated nodes judge at the moment of the commit whether what was seen still holds.
 
+use std::collections::BTreeMap;
+
 use api::{ApiError, Done, RequestId, Test, Txn, TxnDone, TxnOp, TxnResult};
-use command::{ObservedVersion, Reply};
+use command::{ObservedVersion, Reply, integer};
 use sim::live::action::{self, Action, Bytes, WatchedKey};
 use sim::live::{KeyView, Outcome, Simulation};
 use txn::coordinator::TxnOutcome;
@@ -44,26 +46,33 @@ fn begin(sim: &Simulation, txn: Txn) -> Result<Begun, ApiError> {
     let (mut holds, mut watched) = (true, Vec::new());
     for compare in &compare {
         holds &= is_so(sim, &keyspace, &compare.key, &compare.test)?;
-        let seen = sim.version(&keyspace, &compare.key);
-        let (at, absent) = match seen.ok_or(ApiError::Busy { why: NO_LEADER })? {
-            ObservedVersion::Version(at) => (at, false),
-            ObservedVersion::Absent(at) => (at, true),
-        };
-        let (key, version) = (Bytes(compare.key.to_vec()), at.0.to_string());
-        watched.push(WatchedKey { key, version, absent });
+        watched.push(watch(sim, &keyspace, &compare.key)?);
     }
     let (list, branch) = if holds { ("then", then) } else { ("else", otherwise) };
+    let mut numbers = Numbers::default();
     let ops = branch.into_iter().enumerate().map(|(number, op)| {
-        let why = "ranges, sums and expiry are not simulated in transactions".to_owned();
-        let refused = ApiError::OperationRefused { list: Some(list), at: number + 1, why };
+        let refused = |why: &str| ApiError::OperationRefused {
+            list: Some(list),
+            at: number + 1,
+            why: why.to_owned(),
+        };
+        numbers.note(&op);
         Ok(match op {
             TxnOp::Get { key } => action::TxnOp::Get(Bytes(key.to_vec())),
             TxnOp::Put { key, value, expires_at_ms: None } => {
                 action::TxnOp::Put { key: Bytes(key.to_vec()), value: Bytes(value.to_vec()) }
             }
             TxnOp::Delete { key } => action::TxnOp::Delete(Bytes(key.to_vec())),
-            TxnOp::Put { .. } | TxnOp::Increment { .. } | TxnOp::Range { .. } => {
-                return Err(refused);
+            TxnOp::Increment { key, by } => {
+                if !numbers.knows(&key) {
+                    watched.push(watch(sim, &keyspace, &key)?);
+                    numbers.learn(&key, value(sim, &keyspace, &key)?);
+                }
+                numbers.add(&key, by).map_err(refused)?;
+                action::TxnOp::Increment { key: Bytes(key.to_vec()), by }
+            }
+            TxnOp::Put { .. } | TxnOp::Range { .. } => {
+                return Err(refused("ranges and expiry are not simulated in transactions"));
             }
         })
     });
@@ -74,6 +83,58 @@ fn begin(sim: &Simulation, txn: Txn) -> Result<Begun, ApiError> {
         ops: ops.clone(),
     });
     Ok((holds, action, ops))
+}
+
+/// What keys have at a place in a transaction, as far as it adds to them: nothing is done if it
+/// cannot.
+#[derive(Default)]
+struct Numbers(BTreeMap<Vec<u8>, Option<Vec<u8>>>);
+
+impl Numbers {
+    fn note(&mut self, op: &TxnOp) {
+        match op {
+            TxnOp::Put { key, value, .. } => self.learn(key, Some(value.to_vec())),
+            TxnOp::Delete { key } => self.learn(key, None),
+            TxnOp::Get { .. } | TxnOp::Increment { .. } | TxnOp::Range { .. } => {}
+        }
+    }
+
+    fn knows(&self, key: &[u8]) -> bool {
+        self.0.contains_key(key)
+    }
+
+    fn learn(&mut self, key: &[u8], value: Option<Vec<u8>>) {
+        self.0.insert(key.to_vec(), value);
+    }
+
+    fn add(&mut self, key: &[u8], by: i64) -> Result<(), &'static str> {
+        let before = match self.0.get(key).and_then(Option::as_ref) {
+            Some(value) => integer::parse(value)
+                .ok_or("it adds to a value that is no whole number of 64 bits")?,
+            None => 0,
+        };
+        let sum = before.checked_add(by).ok_or("the sum would leave 64 bits")?;
+        self.learn(key, Some(sum.to_string().into_bytes()));
+        Ok(())
+    }
+}
+
+/// That a key is to stay as it is.
+fn watch(sim: &Simulation, keyspace: &str, key: &[u8]) -> Result<WatchedKey, ApiError> {
+    let seen = sim.version(keyspace, key);
+    let (at, absent) = match seen.ok_or(ApiError::Busy { why: NO_LEADER })? {
+        ObservedVersion::Version(at) => (at, false),
+        ObservedVersion::Absent(at) => (at, true),
+    };
+    Ok(WatchedKey { key: Bytes(key.to_vec()), version: at.0.to_string(), absent })
+}
+
+fn value(sim: &Simulation, keyspace: &str, key: &[u8]) -> Result<Option<Vec<u8>>, ApiError> {
+    match sim.key(keyspace, key, None) {
+        KeyView::Value(version) => Ok(Some(version.value)),
+        KeyView::NoLeader => Err(ApiError::Busy { why: NO_LEADER }),
+        KeyView::Nil | KeyView::NilYet | KeyView::TooOld(_) => Ok(None),
+    }
 }
 
 fn is_so(sim: &Simulation, keyspace: &str, key: &[u8], test: &Test) -> Result<bool, ApiError> {
@@ -105,6 +166,9 @@ fn ended(
                 (action::TxnOp::Put { .. }, _) => TxnResult::Put,
                 (action::TxnOp::Delete(_), Reply::Int(count)) => TxnResult::Deleted(count > 0),
                 (action::TxnOp::Delete(_), _) => TxnResult::Deleted(false),
+                (action::TxnOp::Increment { .. }, Reply::Int(sum)) => TxnResult::Number(sum),
+                // It was looked at before, and its key is watched.
+                (action::TxnOp::Increment { .. }, _) => TxnResult::Nil,
             };
             let results = ops.iter().zip(replies).map(result).collect();
             Ok(TxnDone { succeeded, results })

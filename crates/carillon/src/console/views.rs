@@ -2,7 +2,7 @@
 
 use api::{
     ClusterStatus, Health, LogStatus, MemoryStatus, NodeAddresses, NodeState, NodeStatus, Nodes,
-    ReplicaRole, ReplicaStatus, ShardStatus, Status, Verdict,
+    ReplicaRole, ReplicaStatus, ShardStatus, Status, Surface, Verdict,
 };
 use keyspace::{NodeId, Placement};
 use sim::live::{self, NodeView, Phase, ShardView, Simulation};
@@ -120,6 +120,13 @@ pub fn status(sim: &Simulation) -> Status {
         log: LogStatus::default(),
         recovered: "a simulation: nothing is kept".to_owned(),
         warnings: vec!["This cluster is simulated: docs/sim.md.".to_owned()],
+        surfaces: Surface::names(&[
+            Surface::Events,
+            Surface::Keys,
+            Surface::History,
+            Surface::Cluster,
+            Surface::Sim,
+        ]),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Samples of requests: which key a client asked for, and how its owner was found.
+//! Samples: of requests, which key a client asked for and how its owner was found; of transactions,
+//! which steps belong together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +7,10 @@ use std::time::Duration;
 use keyspace::{NodeId, ShardId};
 use overlay::request::RouteHop;
 use overlay::{KnownShard, LookupChoice};
+use txn::coordinator::{TxnPhase, TxnTrace};
+
+use super::EventKind;
+use super::stream::{GroupStep, SampleGroup};
 
 /// The most bytes of a key that a sample shows.
 pub const KEY_BYTES_SHOWN_MAX: usize = 256;
@@ -63,5 +68,21 @@ impl Trace {
     /// The node that leads the owner, if both are known.
     pub fn leader(&self) -> Option<NodeId> {
         self.owner.as_ref()?.leader()
+    }
+}
+
+impl EventKind {
+    /// What it is a step of, if it is a sample and one of several that belong together: a step of a
+    /// transaction, in whatever attempt and on whatever node.
+    pub fn sample_group(&self) -> Option<SampleGroup> {
+        let EventKind::Transaction(trace) = self else { return None };
+        let TxnTrace { id, phase, is_last, .. } = &**trace;
+        let step = match phase {
+            TxnPhase::Recover => GroupStep::Takeover,
+            TxnPhase::Prepare { .. } if !id.is_retry() => GroupStep::First,
+            _ if *is_last => GroupStep::Last,
+            _ => GroupStep::Middle,
+        };
+        Some(SampleGroup { id: id.start.0 ^ id.coordinator.rotate_left(32), step })
     }
 }

@@ -186,6 +186,7 @@ fn write_step(trace: &TxnTrace, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         TxnPhase::Decide { is_committed: false } => f.write_str("DECIDE aborted"),
         TxnPhase::Resolve { shards, .. } => write!(f, "RESOLVE at shards {}", list(shards)),
         TxnPhase::Finished => f.write_str("no lock is left"),
+        TxnPhase::GivenUp => f.write_str("steps have failed too often: others finish it"),
         TxnPhase::Recover => f.write_str("its coordinator is silent: another one finishes it"),
         TxnPhase::Prevent { shards } => write!(f, "PREVENT at shards {}", list(shards)),
     }

@@ -15,6 +15,7 @@ use super::memory_need::PendingMemoryNeeds;
 use super::pending_reply::{PendingReply, ReplyFrame, ReplyKind, ReplyState, UNKNOWN};
 use super::pubsub::CommitEffect;
 use super::state::{ConnectionState, LoopLists, Next, Output, Ready, WaitsFor, Watching};
+use super::timing::TimedRequests;
 use super::tracking_connection::TrackingConnection;
 use super::transactions::{ExecPart, effects_of, write_executed};
 use super::transport::Transport;
@@ -129,6 +130,8 @@ pub struct Connection {
     pub turn: LoopLists,
     /// When it last sent something, in milliseconds.
     pub active_millis: u64,
+    /// Requests whose time is taken.
+    pub(super) timed: Option<TimedRequests>,
 }
 
 impl Connection {
@@ -170,6 +173,7 @@ impl Connection {
             gone: Arc::default(),
             turn: LoopLists::default(),
             active_millis: now_millis,
+            timed: None,
         }
     }
 
@@ -494,7 +498,7 @@ impl Connection {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use overlay::LookupChoice;
@@ -524,7 +528,7 @@ mod tests {
     }
 
     /// A RESP3 connection and its client's end.
-    pub(super) fn connect() -> (Connection, TcpStream) {
+    pub(in crate::event_loop) fn connect() -> (Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
         let address = listener.local_addr().expect("the listener has an address");
         let client = TcpStream::connect(address).expect("somebody listens");
@@ -545,7 +549,7 @@ mod tests {
         bytes
     }
 
-    pub(super) fn owe(connection: &mut Connection) -> u32 {
+    pub(in crate::event_loop) fn owe(connection: &mut Connection) -> u32 {
         let number = connection.next_number();
         let frame = ReplyFrame::Resp { version: Version::V3, muted: false };
         connection.pending.push_back(PendingReply::waiting(frame));

@@ -47,6 +47,7 @@ mod moment;
 mod multi_shard_reads;
 mod native;
 mod parked_reads;
+mod past;
 mod pending_reply;
 mod plain;
 mod polling;
@@ -65,6 +66,7 @@ mod serve;
 mod sockets;
 mod state;
 mod statistics;
+mod timing;
 mod topology;
 mod tracking;
 mod tracking_connection;
@@ -101,6 +103,7 @@ use crate::peer::InlinePoller;
 use crate::process::disk_failed;
 use crate::runtime::NodeRuntime;
 use crate::runtime::boot_nanos;
+use crate::runtime::durations::DurationCounts;
 use crate::runtime::executors;
 use crate::runtime::lookups::Trace;
 use crate::runtime::mailbox::Mail;
@@ -175,6 +178,8 @@ struct LoopCounters {
     misses: u64,
     input_bytes: u64,
     output_bytes: u64,
+    /// How long requests took, see [`timing`].
+    request_times: DurationCounts,
 }
 
 /// One event loop.
@@ -364,8 +369,10 @@ impl EventLoop {
     fn count(&mut self) {
         self.statistics.end();
         let counters = &self.runtime.counters;
-        let LoopCounters { commands, writes, others, hits, misses, input_bytes, output_bytes } =
-            std::mem::take(&mut self.counted);
+        self.runtime.request_times.take(&mut self.counted.request_times);
+        let counted = std::mem::take(&mut self.counted);
+        let LoopCounters { commands, writes, others, hits, misses, .. } = counted;
+        let LoopCounters { input_bytes, output_bytes, .. } = counted;
         match (writes, others) {
             (0, 0) => {}
             (_, 0) => self.write_turns = self.write_turns.saturating_add(1),

@@ -3,6 +3,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use command::{NotDone, Reply};
 use keyspace::CatalogueError;
@@ -87,11 +88,16 @@ impl EventLoop {
     /// iteration.
     pub(super) fn send_all(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
+        let mut now = None;
         for at in touched.drain(..) {
             let mut connection =
                 self.connections[at].take().expect("a connection is touched once a turn");
             connection.turn.touched = false;
             self.flush(&mut connection);
+            if let Some(since) = connection.requests_answered() {
+                let now = *now.get_or_insert_with(Instant::now);
+                self.counted.request_times.add(now.saturating_duration_since(since));
+            }
             self.count_unsent_output(&mut connection);
             let resumes = connection.output.paused && connection.unsent() < OUTPUT_PAUSE_BYTES;
             connection.output.paused &= !resumes;
@@ -161,6 +167,7 @@ impl EventLoop {
 
     fn received(&mut self, connection: &mut Connection, bytes: usize) {
         connection.active_millis = self.now.millis();
+        connection.requests_come(self.statistics.began());
         self.counted.input_bytes += bytes as u64;
         // Another loop may have told the time since this turn began: what it called expired must
         // not be alive here any more.
@@ -216,6 +223,7 @@ impl EventLoop {
         }
         if connection.output.sent > before {
             connection.active_millis = self.now.millis();
+            connection.some_is_sent();
         }
         self.counted.output_bytes += (connection.output.sent - before) as u64;
         if connection.unsent() == 0 {

@@ -149,6 +149,11 @@ impl LoopStatistics {
         self.began = Instant::now();
     }
 
+    /// When the iteration began.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
     /// So many calls of a command.
     #[inline]
     pub fn count(&mut self, name: &'static str, calls: u64) {

@@ -36,8 +36,10 @@ pub const ASKED_MAX: usize = 1024;
 /// Questions of other nodes that wait for the thread that answers.
 pub const QUEUED_MAX: usize = 64;
 
-const QUESTION: u8 = 1;
-const ANSWER: u8 = 2;
+/// The tag of a question.
+pub const QUESTION: u8 = 1;
+/// The tag of an answer.
+pub const ANSWER: u8 = 2;
 
 /// Why a node did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,7 +250,10 @@ fn send_answer(runtime: &NodeRuntime, to: NodeId, number: u64, answer: &Answer) 
 }
 
 /// Tag, number and JSON of a frame.
-fn read(body: &[u8]) -> Result<(u8, u64, &[u8]), DecodeError> {
+///
+/// # Errors
+/// [`DecodeError`] if it is none. The JSON is not looked at.
+pub fn read(body: &[u8]) -> Result<(u8, u64, &[u8]), DecodeError> {
     let mut reader = Reader::new(body);
     let (tag, number) = (reader.u8()?, reader.u64()?);
     let bytes_max = match tag {
@@ -309,6 +314,25 @@ mod tests {
         assert_eq!(inquiries.next().unwrap().question, Question::Metrics);
         inquiries.stop();
         assert!(inquiries.next().is_none() && !inquiries.queue(asking()));
+    }
+
+    /// The fuzzer's seeds: the good ones are frames, the bad ones are refused.
+    #[test]
+    fn fuzz_corpus_roundtrips_and_bad_seeds_are_refused() {
+        let seeds = harness::seeds::replay("inquiry", |bytes| {
+            let (tag, number, json) = read(bytes).map_err(|error| error.to_string())?;
+            let json = match tag {
+                QUESTION => Question::from_json(json)?.to_json(),
+                _ => Answer::from_json(json)?.to_json(),
+            };
+            Ok([&[tag][..], &number.to_le_bytes(), &json].concat())
+        });
+        let has = |part: &str| {
+            let holds = |seed: &Vec<u8>| String::from_utf8_lossy(seed).contains(part);
+            seeds.iter().any(holds)
+        };
+        let names = ["decisions", "shards", "metrics", "split", "merge", "refused"];
+        assert!(names.into_iter().all(has), "a question or an answer without a seed");
     }
 
     #[test]

@@ -103,6 +103,7 @@ use control_plane::ControlPlane;
 use delivery::Delivery;
 use disk_pace::DiskPace;
 use drains::Drains;
+use durations::Durations;
 use events::Events;
 use executors::Executors;
 use identity::NodeIdentity;
@@ -170,6 +171,8 @@ pub struct NodeRuntime {
     pub inquiries: Inquiries,
     /// What the process counts.
     pub counters: Arc<Counters>,
+    /// How long clients' requests take.
+    pub request_times: Durations,
     /// The cluster in numbers, as maintenance saw it within the last second or so.
     pub overview: ArcSwap<Overview>,
     /// How long a request may take.

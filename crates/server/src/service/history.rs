@@ -10,7 +10,7 @@ use bytes::Bytes;
 use keyspace::{Feature, Timestamp};
 use node::replica::read::{self, Blocked, PastReadError};
 use node::routing::fetch::History as HeldHistory;
-use node::routing::fetch::{FetchRequest, FetchResult, HeldChange, HeldVersion, UP_TO_NOW};
+use node::routing::fetch::{FetchRequest, FetchResult, HeldChange, UP_TO_NOW};
 use node::routing::route::Route;
 
 use super::reads::{RetryAt, fetch, renewed, wait};
@@ -21,11 +21,9 @@ struct HistoryRequest {
     runtime: Arc<NodeRuntime>,
     route: Arc<Route>,
     key: Bytes,
-    /// What to read up to: a time, or [`UP_TO_NOW`].
-    upto: Timestamp,
-    /// The same by this node's clock.
+    asked: HistoryQuery,
+    /// What is wanted was settled then, by this node's clock.
     at: Timestamp,
-    limit: usize,
     done: Done<History>,
 }
 
@@ -37,13 +35,17 @@ pub(super) fn history(
     asked: HistoryQuery,
     done: Done<History>,
 ) {
-    let (at, limit) = (asked.at(runtime.clock.now()), asked.limit);
+    let at = asked.at(runtime.clock.now());
     let (runtime, route) = (runtime.clone(), route.clone());
-    let upto = asked.before.map_or(UP_TO_NOW, |_| at);
-    HistoryRequest { runtime, route, key, upto, at, limit, done }.run(None);
+    HistoryRequest { runtime, route, key, asked, at, done }.run(None);
 }
 
 impl HistoryRequest {
+    /// What to read up to: a time, or [`UP_TO_NOW`].
+    fn upto(&self) -> Timestamp {
+        self.asked.before.map_or(UP_TO_NOW, |_| self.at)
+    }
+
     /// Reads, behind a lock that was met when so many had gone.
     fn run(self, lock: Option<u64>) {
         let place = self.route.place_of_key(&self.key);
@@ -60,7 +62,7 @@ impl HistoryRequest {
     }
 
     fn read(self) {
-        match read::history(&self.route, &self.key, self.upto, self.limit) {
+        match read::history(&self.route, &self.key, self.upto(), self.asked.limit) {
             Ok(found) => self.answer(found),
             Err(PastReadError::Locked { released }) => self.run(Some(released)),
             Err(PastReadError::Moved) => self.again(),
@@ -80,7 +82,8 @@ impl HistoryRequest {
             );
             return (self.done)(Err(ApiError::VersionRefused { why }));
         }
-        let (key, at, changes_max) = (self.key[..].into(), self.upto, self.limit as u64);
+        let (key, at) = (self.key[..].into(), self.upto());
+        let changes_max = self.asked.limit as u64;
         let want = FetchRequest::History { key, at, changes_max };
         let (runtime, shard) = (self.runtime.clone(), self.route.shard(place));
         let then = move |result| match result {
@@ -101,18 +104,7 @@ impl HistoryRequest {
         let HeldHistory { changes, has_more, safe_point } = found;
         // A leader whose clock is ahead may have written it.
         let newest = changes.first().map_or(Timestamp::ZERO, HeldChange::at);
-        let writes = changes.into_iter().map(shown);
+        let writes = changes.into_iter().map(KeyChange::from);
         (self.done)(Ok(History::new(writes, has_more, safe_point, self.at.max(newest))));
-    }
-}
-
-fn shown(change: HeldChange) -> KeyChange {
-    match change {
-        HeldChange::Put(HeldVersion { value, expiry_ms, timestamp }) => KeyChange::Put {
-            value: value.into(),
-            timestamp,
-            expires_at_ms: (expiry_ms != 0).then_some(expiry_ms),
-        },
-        HeldChange::Deleted(timestamp) => KeyChange::Deleted { timestamp },
     }
 }

@@ -12,6 +12,7 @@ use crate::cluster::{MemberInfo, MemberState};
 use crate::counters::{Counter, Counters};
 use crate::peer::PeerCounters;
 use crate::runtime::clock::NodeClock;
+use crate::runtime::durations::Durations;
 use crate::runtime::log::NodeLog;
 use crate::runtime::lookups::{LookupStats, Lookups};
 use crate::runtime::memory::Memory;
@@ -69,6 +70,7 @@ impl NodeApi {
         let mut out = Metrics::default();
         let counters = &self.runtime.counters;
         traffic(&mut out, counters);
+        request_times(&mut out, &self.runtime.request_times);
         transactions(&mut out, counters, &self.runtime.open_txns);
         log(&mut out, counters, &self.runtime.log);
         let help = "Oldest events that this node dropped from memory; its log still has them.";
@@ -194,6 +196,12 @@ fn transactions(out: &mut Metrics, counters: &Counters, open: &OpenTxns) {
     out.gauge("carillon_transactions_open", help, open.count() as f64);
     let help = "Memory of open transactions by HTTP: keys, values and overhead.";
     out.gauge("carillon_transactions_open_bytes", help, open.known_bytes() as f64);
+}
+
+fn request_times(out: &mut Metrics, times: &Durations) {
+    let help = "From the moment at which requests of a Redis or native client were read to that at \
+                which they were answered; those that came together count once.";
+    out.histograms("carillon_request_seconds", help, vec![times.histogram()]);
 }
 
 fn log(out: &mut Metrics, counters: &Counters, log: &NodeLog) {

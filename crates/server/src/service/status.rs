@@ -8,8 +8,9 @@ use crate::runtime::survey::{NodeHoldings, Survey};
 use crate::runtime::{readiness, request_rates, survey};
 use api::{
     ClusterStatus, LogStatus, MemoryStatus, NodeAddresses, NodeState, NodeStatus, Nodes, Overview,
-    Status,
+    Status, Surface,
 };
+use keyspace::Feature;
 
 impl NodeApi {
     pub(super) fn show_status(&self) -> Status {
@@ -58,7 +59,17 @@ impl NodeApi {
             },
             recovered: self.facts.recovered.clone(),
             warnings: self.facts.warnings.clone(),
+            surfaces: self.surfaces(),
         }
+    }
+
+    fn surfaces(&self) -> Vec<String> {
+        let allows = |feature| self.runtime.peers.is_none() || self.runtime.version.allows(feature);
+        let mut all = vec![Surface::Events, Surface::Keys, Surface::History];
+        if allows(Feature::Events) && allows(Feature::Inquiries) {
+            all.push(Surface::Cluster);
+        }
+        Surface::names(&all)
     }
 
     fn cluster_status(&self, overview: &Overview) -> ClusterStatus {
@@ -122,6 +133,7 @@ impl NodeApi {
             addresses: NodeAddresses {
                 peer: (!member.peer.is_empty()).then(|| member.peer.clone()),
                 resp: port(member.resp),
+                resp_replica: port(member.resp_replica),
                 native: port(member.native),
                 http: port(member.http),
             },
@@ -153,6 +165,7 @@ impl NodeApi {
             addresses: NodeAddresses {
                 peer: None,
                 resp: shown(self.config.resp),
+                resp_replica: shown(self.config.resp_replica),
                 native: shown(self.config.native),
                 http: shown(self.config.http),
             },

@@ -272,13 +272,23 @@ pub enum TxnOp {
     },
     /// No value for a key.
     Delete(Bytes),
+    /// Adds to the number that a key has, or to 0.
+    Increment {
+        /// The key.
+        key: Bytes,
+        /// What is added.
+        by: i64,
+    },
 }
 
 impl TxnOp {
     /// Its key.
     pub fn key(&self) -> &[u8] {
         match self {
-            Self::Get(key) | Self::Put { key, .. } | Self::Delete(key) => &key.0,
+            Self::Get(key)
+            | Self::Put { key, .. }
+            | Self::Delete(key)
+            | Self::Increment { key, .. } => &key.0,
         }
     }
 }

@@ -330,7 +330,7 @@ impl ClusterSim {
         for op in ops {
             name = match op {
                 TxnOp::Get(_) => name,
-                TxnOp::Put { key, .. } | TxnOp::Delete(key) => {
+                TxnOp::Put { key, .. } | TxnOp::Delete(key) | TxnOp::Increment { key, .. } => {
                     self.writable(Some(&name), &key.0)?
                 }
             };
@@ -472,6 +472,7 @@ fn step_of(op: &TxnOp) -> Step<'_> {
             reply: SetReply::Ok,
         }),
         TxnOp::Delete(key) => Step::Write(Write::Delete { key: &key.0 }),
+        TxnOp::Increment { key, by } => Step::Write(Write::Increment { key: &key.0, by: *by }),
     }
 }
 

@@ -135,6 +135,7 @@ impl Coordinator {
         if is_nothing {
             self.trace(number, || TxnPhase::Aborted);
             let next = self.continue_after_failure(number, then, at);
+            self.trace(number, || TxnPhase::Finished);
             self.runs.remove(&number);
             return next.into_iter().for_each(|next| self.go_on(next, at, routes));
         }

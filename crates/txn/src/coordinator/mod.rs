@@ -450,8 +450,12 @@ impl Coordinator {
         }
     }
 
+    /// Ends a run of which nothing is left anywhere.
     fn end(&mut self, number: u64, ended: TxnOutcome) {
         self.tell(number, ended);
+        if self.runs.get(&number).is_some_and(|run| !matches!(run.phase, Phase::New)) {
+            self.trace(number, || TxnPhase::Finished);
+        }
         self.runs.remove(&number);
     }
 }

@@ -12,7 +12,7 @@
 
 use keyspace::BootNanos;
 
-use super::{Bodies, Coordinator, CoordinatorTime, NextStep, Phase, Routes, RunningTxn};
+use super::{Bodies, Coordinator, CoordinatorTime, NextStep, Phase, Routes, RunningTxn, TxnPhase};
 use crate::AbandonedTxn;
 use crate::locks::{
     Deadline, KeyFinding, Mark, Name, Outcome, RecordState, StepReply, commit_time,
@@ -65,8 +65,7 @@ impl Coordinator {
             (reply, &mut run.phase)
         else {
             // The replica that has reported it will report it again.
-            self.runs.remove(&number);
-            return;
+            return self.give_up(number);
         };
         let locked = std::mem::take(locked);
         run.keys = keys;
@@ -82,6 +81,10 @@ impl Coordinator {
         run.keys.extend(locked.iter().map(|key| Name::from(&**key)));
         run.keys.sort_unstable();
         run.keys.dedup();
+        self.trace(number, || match &outcome {
+            Outcome::Committed(at) => TxnPhase::Committed { at: *at },
+            Outcome::Staged | Outcome::Aborted => TxnPhase::Aborted,
+        });
         self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
     }
 
@@ -98,10 +101,7 @@ impl Coordinator {
         else {
             return;
         };
-        let Ok(StepReply::Found(findings)) = reply else {
-            self.runs.remove(&number);
-            return;
-        };
+        let Ok(StepReply::Found(findings)) = reply else { return self.give_up(number) };
         found[part] = Some(findings);
         if found.iter().any(Option::is_none) {
             return;

@@ -58,9 +58,12 @@ impl Coordinator {
             RecordState::Committed(at) => Outcome::Committed(at),
             RecordState::Aborted | RecordState::TooOld | RecordState::Staged => Outcome::Aborted,
         };
-        if let Outcome::Committed(_) = outcome {
+        if let Outcome::Committed(commit) = outcome {
             // Those that the record's shard has not resolved.
             run.keys = rest;
+            if !matches!(then, NextStep::Acknowledged) {
+                self.trace(number, || TxnPhase::Committed { at: commit });
+            }
             // Another has finished it, and what was answered is not known.
             self.tell(number, TxnOutcome::Unknown);
             return self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
@@ -68,6 +71,7 @@ impl Coordinator {
         if let NextStep::Acknowledged = then {
             // Another has finished it long ago, and the record is forgotten.
             assert!(state == RecordState::TooOld, "what is committed stays so (G8)");
+            self.trace(number, || TxnPhase::Finished);
             self.runs.remove(&number);
             return;
         }
@@ -241,7 +245,7 @@ impl Coordinator {
         }
         if is_given_up {
             // The leader of a shard with a lock has another coordinator finish it.
-            self.runs.remove(&number);
+            self.give_up(number);
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The driver says before a transaction begins whether its steps are to be told
 //! ([`Coordinator::set_tracing`]); then all of them are, in all its attempts. Else nothing is
-//! gathered.
+//! gathered. Each attempt that was begun ends with [`TxnPhase::Finished`] or
+//! [`TxnPhase::GivenUp`], unless the coordinator ends before.
 
 use keyspace::{KeyspaceId, ShardId, Timestamp};
 
@@ -24,6 +25,8 @@ pub struct TxnTrace {
     pub keys: usize,
     /// What step.
     pub phase: TxnPhase,
+    /// Whether this coordinator takes no further step of it, in no attempt.
+    pub is_last: bool,
 }
 
 /// What the coordinator does, or has learnt.
@@ -48,7 +51,7 @@ pub enum TxnPhase {
         /// Why.
         why: TxnRefusal,
     },
-    /// It is committed: the client is answered.
+    /// It is committed: the client is answered, if it waits here.
     Committed {
         /// When.
         at: Timestamp,
@@ -67,8 +70,10 @@ pub enum TxnPhase {
         /// Whether it is committed.
         is_committed: bool,
     },
-    /// No lock is left.
+    /// No lock is left of this attempt.
     Finished,
+    /// Steps have failed too often: whichever coordinator finds what is left of it finishes it.
+    GivenUp,
     /// It is another coordinator's, which seems to be dead.
     Recover,
     /// These are asked whether they hold its locks.
@@ -136,13 +141,23 @@ impl Coordinator {
     /// Tells a step of a run, if its steps are told.
     pub(super) fn trace(&mut self, number: u64, phase: impl FnOnce() -> TxnPhase) {
         let Some(run) = self.runs.get(&number).filter(|run| run.trace.is_some()) else { return };
+        let phase = phase();
+        let is_last = matches!(phase, TxnPhase::Finished | TxnPhase::GivenUp)
+            && !self.runs.iter().any(|(other, one)| *other != number && is_same(one.id, run.id));
         self.acts.push(CoordinatorAction::Trace(Box::new(TxnTrace {
             id: run.id,
             keyspace: run.keyspace,
             record: run.record_shard,
             keys: run.keys.len(),
-            phase: phase(),
+            phase,
+            is_last,
         })));
+    }
+
+    /// Ends a run that leaves what there is of its transaction to others.
+    pub(super) fn give_up(&mut self, number: u64) {
+        self.trace(number, || TxnPhase::GivenUp);
+        self.runs.remove(&number);
     }
 
     /// The same, of shards that get these steps.
@@ -197,6 +212,11 @@ pub(super) fn traced_phase(phase: &Phase, steps: &Steps) -> Option<TxnPhase> {
             TxnPhase::Resolve { shards: shards(), is_committed: is_committed(outcome) }
         }
     })
+}
+
+/// Whether these are attempts of one transaction.
+fn is_same(one: TxnId, other: TxnId) -> bool {
+    (one.start, one.coordinator) == (other.start, other.coordinator)
 }
 
 fn refusal(reply: &Result<StepReply, NotDone>) -> TxnRefusal {

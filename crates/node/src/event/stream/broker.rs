@@ -21,7 +21,7 @@ use super::merge::{EndReason, Merge, Output, SourceState};
 use super::message::EventMessage;
 use super::ring::{KeptEvent, Ring};
 use super::subscription::{CREDIT_BYTES_MAX, Subscription};
-use super::{Cursor, Feed, Filter, Item};
+use super::{Cursor, Feed, FeedKind, Filter, Item, SampleGroup};
 use crate::event::EventType;
 
 mod peers;
@@ -176,18 +176,18 @@ impl Broker {
         self.ring.push(event);
     }
 
-    /// A sample: it goes to those who want one now. `group` and `is_first` as in `Sample`.
+    /// A sample: it goes to those who want one now. `group` as in `Sample`.
     pub fn sample(
         &mut self,
         at: Moment,
         event_type: EventType,
         keyspace: Option<&str>,
-        (group, is_first): (Option<u64>, bool),
+        group: Option<SampleGroup>,
         encode: impl FnOnce(Timestamp) -> String,
     ) {
         let time = self.ring.stamp(at.now);
         let body: Arc<str> = encode(time).into();
-        let sample = Sample { at: time, event_type, keyspace, body, group, is_first };
+        let sample = Sample { at: time, event_type, keyspace, body, group };
         let mut is_wanted = false;
         let counts = &mut self.counts;
         let mut offer = |feed: &mut Feed| {
@@ -244,7 +244,11 @@ impl Broker {
         let cursor = cursor.unwrap_or(Cursor { at: now, node: Some(NodeId(u64::MAX)) });
         self.next_viewer += 1;
         let id = ViewerId(self.next_viewer);
-        let feed = Feed::new(&self.ring, filter.clone(), samples, cursor, self.own);
+        let kind = match scope {
+            Scope::Node => FeedKind::Viewer,
+            Scope::Cluster(_) => FeedKind::Merge,
+        };
+        let feed = Feed::new(kind, &self.ring, filter.clone(), samples, cursor, self.own);
         let mut viewer = Viewer {
             feed,
             filter,
@@ -449,7 +453,7 @@ fn as_output(item: Item, own: NodeId) -> Output {
     let cursor = Some(Cursor::behind(item.at(), own));
     match item {
         Item::Event(_, body) => Output::Event { cursor, body, is_late: false },
-        Item::Sample(_, body) => Output::Event { cursor: None, body, is_late: false },
+        Item::Sample(_, body, _) => Output::Event { cursor: None, body, is_late: false },
         Item::Gap(gap) => Output::Gap { of: own, cursor, gap },
     }
 }

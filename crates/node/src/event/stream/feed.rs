@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use keyspace::{NodeId, Timestamp};
 
+use super::followed::{Follow, Followed, GroupStep, SampleGroup};
 use super::pace::SamplePace;
 use super::ring::{KeptEvent, Ring};
 use super::{Cursor, Filter, Gap, GapReason};
 use crate::event::EventType;
 
-/// The most bytes of samples that wait for one feed.
+/// The most bytes of samples that wait for one feed; and of further steps of what it has begun with,
+/// so that these are the last ones to be dropped.
 pub const SAMPLE_BYTES_MAX: usize = 256 << 10;
 
 /// What a feed gives.
@@ -18,8 +20,8 @@ pub const SAMPLE_BYTES_MAX: usize = 256 << 10;
 pub enum Item {
     /// An event of the ring.
     Event(Timestamp, Arc<str>),
-    /// A sample: it is not in the ring.
-    Sample(Timestamp, Arc<str>),
+    /// A sample: it is not in the ring. And what it is a step of, if it is one of several.
+    Sample(Timestamp, Arc<str>, Option<SampleGroup>),
     /// Events are missing here.
     Gap(Gap),
 }
@@ -28,7 +30,7 @@ impl Item {
     /// When it happened, or the last that is missing.
     pub fn at(&self) -> Timestamp {
         match self {
-            Item::Event(at, _) | Item::Sample(at, _) => *at,
+            Item::Event(at, _) | Item::Sample(at, ..) => *at,
             Item::Gap(gap) => gap.to,
         }
     }
@@ -36,7 +38,7 @@ impl Item {
     /// Whether it happened after a time, all of it.
     pub fn is_after(&self, time: Timestamp) -> bool {
         match self {
-            Item::Event(at, _) | Item::Sample(at, _) => *at > time,
+            Item::Event(at, _) | Item::Sample(at, ..) => *at > time,
             Item::Gap(gap) => gap.from > time,
         }
     }
@@ -45,14 +47,20 @@ impl Item {
     pub fn bytes(&self) -> usize {
         const BESIDE: usize = 64;
         match self {
-            Item::Event(_, body) | Item::Sample(_, body) => body.len() + BESIDE,
+            Item::Event(_, body) | Item::Sample(_, body, _) => body.len() + BESIDE,
             Item::Gap(_) => BESIDE,
         }
     }
 }
 
-/// The newest transactions whose steps a feed gets.
-const FOLLOWED_MAX: usize = 256;
+/// Who reads a feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedKind {
+    /// A viewer.
+    Viewer,
+    /// A merge, which may have got the first steps of a group from another node.
+    Merge,
+}
 
 /// A sample on its way to feeds.
 #[derive(Clone, Debug)]
@@ -66,36 +74,42 @@ pub struct Sample<'a> {
     /// All of it, as text.
     pub body: Arc<str>,
     /// What it is a step of, if it is one of several samples: a feed gets all of them, or none.
-    pub group: Option<u64>,
-    /// Whether a feed may begin with it.
-    pub is_first: bool,
+    pub group: Option<SampleGroup>,
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Feed {
+    kind: FeedKind,
     filter: Filter,
     /// The number of the next event; it passes the filter, if it is there.
     next: u64,
     /// All up to then was given, or did not pass.
     seen: Timestamp,
     gap: Option<Gap>,
-    samples: VecDeque<(Timestamp, Arc<str>)>,
+    samples: VecDeque<(Timestamp, Arc<str>, Option<SampleGroup>)>,
     sample_bytes: usize,
     /// Samples that had no room, and when the last of them was.
     dropped: Option<(u64, Timestamp)>,
     samples_wanted: u32,
     turn: u64,
-    /// Groups of samples of which it gets the rest.
-    followed: VecDeque<u64>,
+    followed: Followed,
 }
 
 impl Feed {
     /// A reader that begins behind a cursor. It gets at most so many samples a second.
-    pub fn new(ring: &Ring, filter: Filter, samples: u32, cursor: Cursor, own: NodeId) -> Self {
+    pub fn new(
+        kind: FeedKind,
+        ring: &Ring,
+        filter: Filter,
+        samples: u32,
+        cursor: Cursor,
+        own: NodeId,
+    ) -> Self {
         let (next, gap) = ring.place_behind(cursor, own);
         let samples_wanted = if filter.passes_samples() { samples } else { 0 };
         let mut feed = Self {
+            kind,
             filter,
             next,
             seen: cursor.at,
@@ -105,7 +119,7 @@ impl Feed {
             dropped: None,
             samples_wanted,
             turn: 0,
-            followed: VecDeque::new(),
+            followed: Followed::default(),
         };
         feed.settle(ring);
         feed
@@ -132,37 +146,65 @@ impl Feed {
 
     /// Takes a sample, if the feed wants it.
     pub fn sample(&mut self, now_nanos: u64, sample: &Sample<'_>) -> SampleTaken {
-        if self.samples_wanted == 0 || !self.filter.passes(sample.event_type, sample.keyspace) {
-            return SampleTaken::No;
-        }
-        if !self.follows(sample.group) {
-            let pace = SamplePace::new(self.samples_wanted).filter(|_| sample.is_first);
-            let Some(turn) = pace.and_then(|pace| pace.take(self.turn, now_nanos)) else {
-                return SampleTaken::No;
-            };
-            self.turn = turn;
-            self.follow(sample.group);
-        }
-        if self.sample_bytes + sample.body.len() > SAMPLE_BYTES_MAX {
+        let follow = match &sample.group {
+            Some(group) => self.followed.step(*group, now_nanos),
+            None => Follow::MayBegin,
+        };
+        let bytes = self.sample_bytes + sample.body.len();
+        let has_room = match follow {
+            Follow::No => return SampleTaken::No,
+            Follow::Yes => bytes <= 2 * SAMPLE_BYTES_MAX,
+            Follow::MayBegin => {
+                if !self.wants(sample, now_nanos) {
+                    return SampleTaken::No;
+                }
+                bytes <= SAMPLE_BYTES_MAX
+                    && sample.group.is_none_or(|group| self.followed.begin(group, now_nanos))
+            }
+        };
+        if !has_room {
             let (count, _) = self.dropped.unwrap_or_default();
             self.dropped = Some((count + 1, sample.at));
             return SampleTaken::Dropped;
         }
-        self.sample_bytes += sample.body.len();
-        self.samples.push_back((sample.at, sample.body.clone()));
+        self.sample_bytes = bytes;
+        self.samples.push_back((sample.at, sample.body.clone(), sample.group));
         SampleTaken::Yes
     }
 
-    fn follows(&self, group: Option<u64>) -> bool {
-        group.is_some_and(|group| self.followed.contains(&group))
+    /// Whether it wants a sample that it may begin with.
+    fn wants(&mut self, sample: &Sample<'_>, now_nanos: u64) -> bool {
+        let passes = self.filter.passes(sample.event_type, sample.keyspace);
+        let Some(pace) = SamplePace::new(self.samples_wanted).filter(|_| passes) else {
+            return false;
+        };
+        // Only the merge knows whether it follows that.
+        let is_taken_over = sample.group.is_some_and(|group| group.step == GroupStep::Takeover);
+        if is_taken_over && self.kind == FeedKind::Merge {
+            return true;
+        }
+        let turn = pace.take(self.turn, now_nanos);
+        self.turn = turn.unwrap_or(self.turn);
+        turn.is_some()
     }
 
-    fn follow(&mut self, group: Option<u64>) {
-        let Some(group) = group else { return };
-        if self.followed.len() == FOLLOWED_MAX {
-            self.followed.pop_front();
+    /// These were taken, and did not come to its reader. Events are in the ring still.
+    pub fn give_back_samples(&mut self, items: &[Item]) {
+        for item in items.iter().rev() {
+            if let Item::Sample(at, body, group) = item {
+                self.sample_bytes += body.len();
+                self.samples.push_front((*at, body.clone(), *group));
+            }
         }
-        self.followed.push_back(group);
+    }
+
+    /// Takes over what another feed of the same reader has begun with, and the samples that wait
+    /// there.
+    pub fn go_on_from(&mut self, before: Feed) {
+        self.samples = before.samples;
+        self.sample_bytes = before.sample_bytes;
+        self.dropped = before.dropped;
+        (self.turn, self.followed) = (before.turn, before.followed);
     }
 
     /// Whether it has something to give.
@@ -179,11 +221,14 @@ impl Feed {
             return None;
         }
         let event = ring.get(self.next).map(|event| event.at);
-        let sample = self.samples.front().map(|(at, _)| *at);
+        let sample = self.samples.front().map(|(at, ..)| *at);
         match (event, sample) {
             (Some(event), Some(sample)) => Some(event.min(sample)),
             // What is missing lies behind what was seen.
-            (event, sample) => Some(event.or(sample).unwrap_or(Timestamp(self.seen.0 + 1))),
+            (event, sample) => {
+                let behind = Timestamp(self.seen.0.saturating_add(1));
+                Some(event.or(sample).unwrap_or(behind))
+            }
         }
     }
 
@@ -211,7 +256,7 @@ impl Feed {
             let event = ring.get(self.next);
             let sample = self.samples.front();
             let item = match (event, sample) {
-                (Some(event), Some((at, _))) if *at < event.at => self.take_sample(),
+                (Some(event), Some((at, ..))) if *at < event.at => self.take_sample(),
                 (Some(event), _) => {
                     self.next += 1;
                     self.seen = event.at;
@@ -230,9 +275,9 @@ impl Feed {
     }
 
     fn take_sample(&mut self) -> Option<Item> {
-        let (at, body) = self.samples.pop_front()?;
+        let (at, body, group) = self.samples.pop_front()?;
         self.sample_bytes -= body.len();
-        Some(Item::Sample(at, body))
+        Some(Item::Sample(at, body, group))
     }
 
     /// Goes on to the next event that passes.
@@ -271,22 +316,24 @@ mod tests {
         feeds.iter_mut().for_each(|feed| _ = feed.pushed(number, &event));
     }
 
-    fn sample(at: u64, group: Option<u64>, is_first: bool) -> Sample<'static> {
+    fn sample(at: u64, group: Option<(u64, GroupStep)>) -> Sample<'static> {
         let body = format!("s{at}").into();
         let (at, event_type) = (Timestamp(at), EventType::Request);
-        Sample { at, event_type, keyspace: None, body, group, is_first }
+        let group = group.map(|(id, step)| SampleGroup { id, step });
+        Sample { at, event_type, keyspace: None, body, group }
     }
 
     fn texts(items: &[Item]) -> Vec<String> {
         let text = |item: &Item| match item {
-            Item::Event(_, body) | Item::Sample(_, body) => body.to_string(),
+            Item::Event(_, body) | Item::Sample(_, body, _) => body.to_string(),
             Item::Gap(gap) => format!("gap {:?} {}", gap.events, gap.samples),
         };
         items.iter().map(text).collect()
     }
 
     fn feed(ring: &Ring, filter: Filter, samples: u32) -> Feed {
-        Feed::new(ring, filter, samples, Cursor { at: Timestamp(1), node: None }, OWN)
+        let cursor = Cursor { at: Timestamp(1), node: None };
+        Feed::new(FeedKind::Viewer, ring, filter, samples, cursor, OWN)
     }
 
     #[test]
@@ -294,7 +341,7 @@ mod tests {
         let mut ring = Ring::new(Timestamp(1));
         let mut feed = feed(&ring, Filter::default(), 1000);
         push(&mut ring, &mut [&mut feed], 10, EventType::Split);
-        assert_eq!(feed.sample(0, &sample(15, None, true)), SampleTaken::Yes);
+        assert_eq!(feed.sample(0, &sample(15, None)), SampleTaken::Yes);
         push(&mut ring, &mut [&mut feed], 20, EventType::Split);
         assert_eq!(feed.next_at(&ring), Some(Timestamp(10)));
         assert_eq!(texts(&feed.take(&ring, 1)), ["10"], "a piece has one at least");
@@ -334,7 +381,7 @@ mod tests {
         let body: Arc<str> = "x".repeat(SAMPLE_BYTES_MAX / 2).into();
         let mut take = |at| {
             let body = body.clone();
-            feed.sample(at * 1_000_000_000, &Sample { body, ..sample(at, None, true) })
+            feed.sample(at * 1_000_000_000, &Sample { body, ..sample(at, None) })
         };
         assert_eq!((take(10), take(11)), (SampleTaken::Yes, SampleTaken::Yes));
         assert_eq!((take(12), take(13)), (SampleTaken::Dropped, SampleTaken::Dropped));
@@ -347,14 +394,56 @@ mod tests {
     #[test]
     fn all_steps_of_a_group_come_or_none() {
         let ring = Ring::new(Timestamp(1));
+        use GroupStep::{First, Last, Middle, Takeover};
         let mut feed = feed(&ring, Filter::default(), 1);
-        let mut take = |at: u64, group, is_first| {
-            feed.sample(5_000_000_000 + at, &sample(at, Some(group), is_first))
+        let mut take = |at: u64, group, step| {
+            feed.sample(5_000_000_000 + at, &sample(at, Some((group, step))))
         };
-        assert_eq!(take(1, 8, false), SampleTaken::No, "its beginning was not seen");
-        assert_eq!(take(2, 9, true), SampleTaken::Yes);
-        assert_eq!(take(3, 10, true), SampleTaken::No, "one a second");
-        assert_eq!(take(4, 10, false), SampleTaken::No);
-        assert_eq!(take(5, 9, false), SampleTaken::Yes);
+        assert_eq!(take(1, 8, Middle), SampleTaken::No, "its beginning was not seen");
+        assert_eq!(take(2, 9, First), SampleTaken::Yes);
+        assert_eq!(take(3, 10, First), SampleTaken::No, "one a second");
+        assert_eq!(take(4, 10, Middle), SampleTaken::No);
+        assert_eq!(take(5, 9, Middle), SampleTaken::Yes);
+        assert_eq!(take(6, 11, Takeover), SampleTaken::No);
+        assert_eq!(take(7, 9, Last), SampleTaken::Yes);
+    }
+
+    /// Whatever the pace, a merge learns who goes on with a transaction, and later steps come.
+    #[test]
+    fn feed_of_a_merge_takes_what_a_node_takes_over() {
+        use GroupStep::{First, Last, Takeover};
+        let ring = Ring::new(Timestamp(1));
+        let cursor = Cursor { at: Timestamp(1), node: None };
+        let new = || Feed::new(FeedKind::Merge, &ring, Filter::default(), 1, cursor, OWN);
+        let mut feed = new();
+        let take = |feed: &mut Feed, at: u64, group, step| {
+            feed.sample(5_000_000_000 + at, &sample(at, Some((group, step))))
+        };
+        assert_eq!(take(&mut feed, 1, 8, First), SampleTaken::Yes);
+        assert_eq!(take(&mut feed, 2, 9, Takeover), SampleTaken::Yes);
+        let mut again = new();
+        again.go_on_from(feed);
+        assert_eq!(take(&mut again, 3, 9, Last), SampleTaken::Yes);
+        assert_eq!(take(&mut again, 4, 8, Last), SampleTaken::Yes);
+        assert_eq!(texts(&again.take(&ring, 1000)), ["s1", "s2", "s3", "s4"]);
+    }
+
+    /// When there is no room, it is what has not begun yet that is dropped.
+    #[test]
+    fn steps_of_what_was_begun_find_room_where_new_samples_find_none() {
+        use GroupStep::{First, Last};
+        let ring = Ring::new(Timestamp(1));
+        let mut feed = feed(&ring, Filter::default(), 1000);
+        let body: Arc<str> = "x".repeat(SAMPLE_BYTES_MAX).into();
+        let mut take = |at: u64, group| {
+            let body = body.clone();
+            feed.sample(at * 1_000_000_000, &Sample { body, ..sample(at, group) })
+        };
+        assert_eq!(take(10, Some((1, First))), SampleTaken::Yes);
+        assert_eq!(take(11, None), SampleTaken::Dropped);
+        assert_eq!(take(12, Some((2, First))), SampleTaken::Dropped);
+        assert_eq!(take(13, Some((2, Last))), SampleTaken::No);
+        assert_eq!(take(14, Some((1, Last))), SampleTaken::Yes);
+        assert_eq!(take(15, Some((1, Last))), SampleTaken::Dropped, "that has a bound as well");
     }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use keyspace::{NodeId, Timestamp};
 
+use super::followed::{Follow, Followed};
 use super::pace::SamplePace;
 use super::{Cursor, Gap, Item};
 
@@ -131,6 +132,8 @@ pub struct Merge {
     until: Timestamp,
     pace: Option<SamplePace>,
     turn: u64,
+    /// Groups of samples that were begun with, on whatever node.
+    followed: Followed,
 }
 
 impl Merge {
@@ -138,8 +141,8 @@ impl Merge {
     /// second.
     pub fn new(cursor: Cursor, until: Timestamp, samples: u32) -> Self {
         let pace = SamplePace::new(samples);
-        let (sources, changes, turn) = Default::default();
-        Self { sources, changes, given: cursor, until, pace, turn }
+        let (sources, changes, turn, followed) = Default::default();
+        Self { sources, changes, given: cursor, until, pace, turn, followed }
     }
 
     /// Behind the latest event that was given.
@@ -273,8 +276,18 @@ impl Merge {
                 self.given = self.given.max(place);
                 Some(Output::Event { cursor, body, is_late })
             }
-            Item::Sample(_, body) => {
-                self.turn = self.pace?.take(self.turn, now_nanos)?;
+            Item::Sample(_, body, group) => {
+                let follow = group.map(|group| self.followed.step(group, now_nanos));
+                match follow.unwrap_or(Follow::MayBegin) {
+                    Follow::No => return None,
+                    Follow::Yes => {}
+                    Follow::MayBegin => {
+                        self.turn = self.pace?.take(self.turn, now_nanos)?;
+                        let begins =
+                            group.is_none_or(|group| self.followed.begin(group, now_nanos));
+                        begins.then_some(())?;
+                    }
+                }
                 Some(Output::Event { cursor: None, body, is_late })
             }
             Item::Gap(gap) => {

@@ -34,6 +34,8 @@
 //! |---|---|---|
 //! | events of a ring | [`EVENTS_KEPT_MAX`], [`EVENT_BYTES_KEPT_MAX`] | the oldest is forgotten; a gap |
 //! | samples that wait for a feed | [`SAMPLE_BYTES_MAX`] | dropped, and counted |
+//! | … of what it has begun with, besides | the same | the same |
+//! | groups of samples that a reader follows | [`FOLLOWED_MAX`] | dropped, and counted |
 //! | viewers | [`VIEWERS_MAX`], [`REMOTE_VIEWERS_MAX`] | refused |
 //! | events that wait in a merge, of a source | [`CREDIT_BYTES_MAX`] | the source keeps them |
 //! | time that one event waits in a merge | [`HOLD_NANOS`] | it passes, and later ones are late |
@@ -43,6 +45,7 @@ mod broker;
 mod cursor;
 mod feed;
 mod filter;
+mod followed;
 mod merge;
 mod message;
 mod pace;
@@ -58,8 +61,9 @@ pub use broker::{
     VIEWERS_MAX, ViewerId, WatchOptions, WatchRefusal,
 };
 pub use cursor::Cursor;
-pub use feed::{Feed, Item, SAMPLE_BYTES_MAX};
+pub use feed::{Feed, FeedKind, Item, SAMPLE_BYTES_MAX};
 pub use filter::Filter;
+pub use followed::{FOLLOWED_MAX, GroupStep, SampleGroup};
 pub use merge::{EndReason, HOLD_NANOS, Merge, Output, SILENT_NANOS, SourceState};
 pub use message::{EventMessage, FRAME_BYTES_MAX, WatchMessage};
 pub use pace::{SAMPLES_MAX, SamplePace};

@@ -129,8 +129,14 @@ impl Events {
     ///
     /// # Errors
     /// If it cannot be used; nothing is recorded then.
-    pub fn begin_record(&self, dir: &Path, bytes_max: u64, own: NodeId) -> Result<(), RecordError> {
-        let record::Found { events, state, recorder } = record::open(dir, bytes_max, own)?;
+    pub fn begin_record(
+        &self,
+        dir: &Path,
+        bytes_max: u64,
+        own: NodeId,
+        now: keyspace::Timestamp,
+    ) -> Result<(), RecordError> {
+        let record::Found { events, state, recorder } = record::open(dir, bytes_max, own, now)?;
         let mut broker = self.broker.lock();
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         for event in broker.restore(events, bytes_max) {

@@ -67,13 +67,19 @@ pub(super) struct Found {
     pub recorder: Recorder,
 }
 
-/// Reads what is in a directory, and begins to write there.
+/// Reads what is in a directory, and begins to write there. What is of later than now was written
+/// with a clock that was far ahead: it is left out, since nothing that happens comes behind it.
 ///
 /// # Errors
 /// If it cannot be used.
-pub(super) fn open(dir: &Path, bytes_max: u64, own: NodeId) -> Result<Found, RecordError> {
+pub(super) fn open(
+    dir: &Path,
+    bytes_max: u64,
+    own: NodeId,
+    now: Timestamp,
+) -> Result<Found, RecordError> {
     let failed = |source| RecordError { dir: dir.to_owned(), source };
-    let (files, events, state) = RecordFiles::open(dir, bytes_max, own).map_err(failed)?;
+    let (files, events, state) = RecordFiles::open(dir, bytes_max, own, now).map_err(failed)?;
     let (lines, receiver) = sync_channel(LINES_MAX);
     let thread = thread::Builder::new().name("record".into());
     let thread = thread.spawn(move || run(files, &receiver)).map_err(failed)?;
@@ -141,6 +147,7 @@ impl RecordFiles {
         dir: &Path,
         bytes_max: u64,
         own: NodeId,
+        now: Timestamp,
     ) -> io::Result<(Self, Vec<KeptEvent>, RecordState)> {
         fs::create_dir_all(dir)?;
         let lock = File::create(dir.join("lock"))?;
@@ -169,7 +176,8 @@ impl RecordFiles {
                 match kept_of_line(line, own) {
                     Some(Some(event)) => {
                         state = RecordState::Torn;
-                        if events.last().is_none_or(|last| last.at < event.at) {
+                        let is_behind = events.last().is_none_or(|last| last.at < event.at);
+                        if is_behind && event.at <= now {
                             events.push(event);
                         }
                     }
@@ -227,6 +235,10 @@ mod tests {
         format!(r#"{{"type":"split","node":"0000000000000007","at":"{at}","keyspace":"a"}}"#)
     }
 
+    fn open(dir: &Path, bytes_max: u64, own: NodeId) -> Result<Found, RecordError> {
+        super::open(dir, bytes_max, own, Timestamp(1_000_000))
+    }
+
     fn directory(name: &str) -> PathBuf {
         let dir = std::env::temp_dir().join(format!("carillon-{name}-{}", std::process::id()));
         let _none = fs::remove_dir_all(&dir);
@@ -269,6 +281,42 @@ mod tests {
         let of_another = open(&dir, 1 << 20, NodeId(8)).unwrap();
         assert_eq!(times(&of_another), [0; 0]);
         of_another.recorder.stop(Timestamp(61));
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// Whatever stands there: what can be read of it is kept, and it is written on.
+    #[test]
+    fn damaged_files_are_read_as_far_as_they_can_be() {
+        let dir = directory("record-damaged");
+        fs::create_dir_all(&dir).unwrap();
+        let future = line(1 << 60);
+        let long = format!(r#"{{"type":"split","at":"1","x":"{}"}}"#, "x".repeat(100_000));
+        let lines = [
+            &line(10)[..40],
+            "",
+            "no event",
+            "{}",
+            &line(20),
+            &line(15),
+            &future,
+            "\u{0}\u{0}\u{0}",
+            &long,
+            &line(30),
+        ];
+        let mut bytes = lines.join("\n").into_bytes();
+        bytes.extend_from_slice(b"\n\xff\xfe\n");
+        bytes.extend_from_slice(&line(40).as_bytes()[..50]);
+        fs::write(dir.join("events-00000000000000000010.jsonl"), bytes).unwrap();
+        fs::write(dir.join("events-00000000000000000050.jsonl"), b"").unwrap();
+        fs::write(dir.join("notes.txt"), b"not ours").unwrap();
+        let found = open(&dir, 1 << 20, OWN).unwrap();
+        assert_eq!((times(&found), found.state), (vec![20, 30], RecordState::Torn));
+        assert!(found.recorder.write(Timestamp(60), &line(60)));
+        found.recorder.stop(Timestamp(61));
+        let found = open(&dir, 1 << 20, OWN).unwrap();
+        assert_eq!((times(&found), found.state), (vec![20, 30, 60], RecordState::Whole));
+        found.recorder.stop(Timestamp(62));
+        assert_eq!(fs::read(dir.join("notes.txt")).unwrap(), b"not ours");
         fs::remove_dir_all(&dir).unwrap();
     }
 

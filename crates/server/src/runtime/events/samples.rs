@@ -3,7 +3,7 @@
 use keyspace::NodeId;
 use node::event::{Event, EventKind, KEY_BYTES_SHOWN_MAX, SampledRequest};
 use node::routing::route::Route;
-use txn::coordinator::{TxnPhase, TxnTrace};
+use txn::coordinator::TxnTrace;
 
 use super::{Events, name_of};
 use crate::runtime::lookups::{self, Trace};
@@ -63,23 +63,13 @@ impl NodeRuntime {
 
     fn sampled(&self, what: EventKind) {
         let keyspace = self.keyspace_of(&what);
-        let (group, is_first) = match &what {
-            EventKind::Transaction(trace) => {
-                let is_first = match trace.phase {
-                    TxnPhase::Recover => true,
-                    TxnPhase::Prepare { .. } => !trace.id.is_retry(),
-                    _ => false,
-                };
-                (Some(trace.id.start.0 ^ trace.id.coordinator.rotate_left(32)), is_first)
-            }
-            _ => (None, true),
-        };
+        let group = what.sample_group();
         let (node, event_type) = (self.identity.node, what.event_type());
         let mut event = Event { node, at: self.clock.now(), what };
         let members = self.members();
         let name = |node: NodeId| name_of(node, &members);
         self.events.with(self, |broker, at| {
-            broker.sample(at, event_type, keyspace.as_deref(), (group, is_first), |time| {
+            broker.sample(at, event_type, keyspace.as_deref(), group, |time| {
                 event.at = time;
                 api::events::encode(&event, keyspace.as_deref(), &name)
             });

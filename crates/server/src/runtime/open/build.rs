@@ -25,6 +25,7 @@ use crate::runtime::control_plane::ControlPlane;
 use crate::runtime::delivery::Delivery;
 use crate::runtime::disk_pace::DiskPace;
 use crate::runtime::drains::Drains;
+use crate::runtime::durations::Durations;
 use crate::runtime::events::Events;
 use crate::runtime::executors::{ExecutorCell, Executors};
 use crate::runtime::identity::NodeIdentity;
@@ -107,6 +108,7 @@ pub(super) fn build(
             Peers::new(cluster, manifest.node, &setup.placement, table, seed)
         }),
         counters: Arc::default(),
+        request_times: Durations::default(),
         overview: ArcSwap::default(),
         request_timeout_nanos: setup.request_timeout,
         control: ControlPlane::new(control),

@@ -21,6 +21,7 @@ mod keyspaces;
 mod retries;
 #[path = "../../../tests/golden/shard.rs"]
 mod shard;
+mod traces;
 
 use shard::{HASHER, Shard, Shards};
 
@@ -59,6 +60,8 @@ struct World {
     next_name: u64,
     /// Somebody has asked for DECIDE of these as what is sure: readers may have been told.
     sure: BTreeSet<TxnId>,
+    /// What who watches is told.
+    traces: traces::SeenTraces,
 }
 
 fn account(number: u64) -> Vec<u8> {
@@ -70,7 +73,8 @@ fn ledger(number: u64) -> Vec<u8> {
 }
 
 fn coordinator(name: u64, conflicts: ConflictRate) -> Coordinator {
-    Coordinator { conflicts, ..Coordinator::new(name, 2_000_000_000, 1 << 20) }
+    let is_tracing = true;
+    Coordinator { conflicts, is_tracing, ..Coordinator::new(name, 2_000_000_000, 1 << 20) }
 }
 
 impl World {
@@ -116,6 +120,7 @@ impl World {
             now: 1_000_000_000,
             next_name: 1_000,
             sure: BTreeSet::new(),
+            traces: traces::SeenTraces::default(),
         };
         // Ledgers are longer than what a mark keeps of an answer.
         let money = (0..ACCOUNTS).map(|number| (account(number), EACH.to_string()));
@@ -196,7 +201,10 @@ impl World {
                 CoordinatorAction::Report { token, ended } => {
                     assert_eq!(self.ended.insert(token, ended), None, "told once");
                 }
-                CoordinatorAction::Trace(_) => unreachable!("nobody watches"),
+                CoordinatorAction::Trace(trace) => {
+                    let by = self.coordinators[who].name;
+                    self.traces.take(by, *trace);
+                }
             }
         }
     }
@@ -290,6 +298,7 @@ impl World {
     /// A coordinator dies: what it had asked is still on its way.
     fn kill(&mut self, who: usize) {
         self.next_name += 1;
+        self.traces.died(self.coordinators[who].name);
         self.coordinators[who] = coordinator(self.next_name, self.coordinators[who].conflicts);
         self.answered.retain(|(of, ..)| *of != who);
         self.sent_steps
@@ -415,6 +424,7 @@ fn play(mut world: World, seed: u64) -> (usize, usize) {
             assert_eq!(seen, ACCOUNTS as i64 * EACH, "seed {seed}: {token} saw a moment between");
         }
     }
+    world.traces.check(seed);
     (done, not_done)
 }
 

@@ -1,9 +1,9 @@
 //! What a broker says to other nodes, and takes from them.
 
-use keyspace::NodeId;
+use keyspace::{NodeId, Timestamp};
 
 use super::{Broker, Moment, REMOTE_VIEWERS_MAX, Source, ViewerId, promise};
-use crate::event::stream::feed::{Feed, Item};
+use crate::event::stream::feed::{Feed, FeedKind, Item};
 use crate::event::stream::merge::SourceState;
 use crate::event::stream::message::{EventMessage, FRAME_BYTES_MAX, WatchMessage};
 use crate::event::stream::subscription::LEASE_NANOS;
@@ -16,6 +16,8 @@ pub(super) struct RemoteViewer {
     credit: u64,
     sent: u64,
     until: u64,
+    /// The link was lost: nothing is sent until it asks again.
+    is_cut: bool,
 }
 
 impl Broker {
@@ -55,12 +57,23 @@ impl Broker {
                 self.counts.viewers_refused += 1;
                 return self.messages.push((from, EventMessage::Refused { watch }));
             }
-            let feed = Feed::new(&self.ring, filter, samples, cursor, self.own);
-            let (sequence, sent, until) = (0, 0, 0);
-            let remote = RemoteViewer { feed, restart, sequence, credit, sent, until };
+            let kind = FeedKind::Merge;
+            let mut feed = Feed::new(kind, &self.ring, filter, samples, cursor, self.own);
+            if let Some(before) = self.remote.remove(&key) {
+                feed.go_on_from(before.feed);
+            }
+            let (sequence, sent, until, is_cut) = (0, 0, 0, false);
+            let remote = RemoteViewer { feed, restart, sequence, credit, sent, until, is_cut };
             self.remote.insert(key, remote);
         }
         let Some(remote) = self.remote.get_mut(&key) else { return };
+        if remote.is_cut {
+            // It does not know that something is missing: a frame that is not the next one says so,
+            // and it begins anew. What waits here is for then.
+            let (sequence, promise, items) = (u64::MAX, Timestamp::ZERO, Vec::new());
+            let events = EventMessage::Events { watch, restart, sequence, promise, items };
+            self.messages.push((from, events));
+        }
         remote.feed.set_samples(samples);
         remote.credit = remote.credit.max(credit);
         remote.until = at.nanos + LEASE_NANOS;
@@ -68,7 +81,9 @@ impl Broker {
 
     /// A link was lost, or made anew: what was on it may not have come.
     pub fn link_changed(&mut self, node: NodeId, at: Moment) {
-        self.remote.retain(|(asker, _), _| *asker != node);
+        for (_, remote) in self.remote.iter_mut().filter(|((asker, _), _)| *asker == node) {
+            remote.is_cut = true;
+        }
         let merged = self.viewers.values_mut().filter_map(|viewer| viewer.merged.as_mut());
         for merged in merged {
             if let Some(subscription) = merged.others.get_mut(&node) {
@@ -89,7 +104,8 @@ impl Broker {
     /// and waits no longer for who is silent. Some 20 times a second.
     pub fn tick(&mut self, at: Moment) {
         self.remote.retain(|_, remote| at.nanos < remote.until);
-        for (&(node, watch), remote) in &mut self.remote {
+        let linked = self.remote.iter_mut().filter(|(_, remote)| !remote.is_cut);
+        for (&(node, watch), remote) in linked {
             let room = remote.credit.saturating_sub(remote.sent).min(FRAME_BYTES_MAX as u64);
             let items = remote.feed.take(&self.ring, room as usize);
             remote.sent += items.iter().map(|item| item.bytes() as u64).sum::<u64>();
@@ -116,10 +132,13 @@ impl Broker {
         !self.remote.is_empty() || self.viewers.values().any(|viewer| viewer.merged.is_some())
     }
 
-    /// A message did not go: its viewer is forgotten, and the node asks again.
+    /// A message did not go: nothing more is sent to its viewer until the node asks again.
     pub fn not_sent(&mut self, node: NodeId, message: &EventMessage) {
-        if let EventMessage::Events { watch, .. } = message {
-            self.remote.remove(&(node, *watch));
+        if let EventMessage::Events { watch, items, .. } = message
+            && let Some(remote) = self.remote.get_mut(&(node, *watch))
+        {
+            remote.is_cut = true;
+            remote.feed.give_back_samples(items);
         }
     }
 }

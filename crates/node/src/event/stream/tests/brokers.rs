@@ -16,21 +16,21 @@ use crate::event::stream::{
 const TICK_NANOS: u64 = 50_000_000;
 const NODES: u64 = 3;
 
-struct World {
+pub(super) struct World {
     brokers: BTreeMap<NodeId, Broker>,
     nanos: u64,
     flying: Vec<(NodeId, NodeId, Vec<u8>)>,
     told: u64,
     /// Of nodes that are cut off.
-    cut: Vec<NodeId>,
+    pub(super) cut: Vec<NodeId>,
 }
 
-fn node(number: u64) -> NodeId {
+pub(super) fn node(number: u64) -> NodeId {
     NodeId(number)
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let nanos = 1_000_000_000;
         let started = Timestamp(nanos);
         let make = |number| (node(number), Broker::new(node(number), started, number << 20));
@@ -38,16 +38,16 @@ impl World {
         Self { brokers, nanos, flying: Vec::new(), told: 0, cut: Vec::new() }
     }
 
-    fn at(&self) -> Moment {
+    pub(super) fn at(&self) -> Moment {
         Moment { now: Timestamp(self.nanos), nanos: self.nanos }
     }
 
-    fn others(&self, own: u64) -> Vec<Source> {
+    pub(super) fn others(&self, own: u64) -> Vec<Source> {
         let others = (1..=NODES).filter(|number| *number != own);
         others.map(|number| Source { node: node(number), is_up: true }).collect()
     }
 
-    fn broker(&mut self, number: u64) -> &mut Broker {
+    pub(super) fn broker(&mut self, number: u64) -> &mut Broker {
         self.brokers.get_mut(&node(number)).expect("the node is there")
     }
 
@@ -58,7 +58,7 @@ impl World {
         self.broker(number).event(at, event_type, None, body);
     }
 
-    fn watch(&mut self, number: u64, options: WatchOptions) -> ViewerId {
+    pub(super) fn watch(&mut self, number: u64, options: WatchOptions) -> ViewerId {
         let at = self.at();
         self.broker(number).watch(at, options).expect("there is room").0
     }
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// Carries messages; those that `loses` holds for are lost.
-    fn carry(&mut self, mut loses: impl FnMut() -> bool) {
+    pub(super) fn carry(&mut self, mut loses: impl FnMut() -> bool) {
         for _ in 0..4 {
             for (from, broker) in &mut self.brokers {
                 for (to, message) in broker.take_messages() {
@@ -91,14 +91,14 @@ impl World {
         }
     }
 
-    fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         self.nanos += TICK_NANOS;
         let at = self.at();
         self.brokers.values_mut().for_each(|broker| broker.tick(at));
         self.carry(|| false);
     }
 
-    fn take(&mut self, number: u64, viewer: ViewerId) -> Vec<Output> {
+    pub(super) fn take(&mut self, number: u64, viewer: ViewerId) -> Vec<Output> {
         let at = self.at();
         let mut all = Vec::new();
         loop {
@@ -111,7 +111,7 @@ impl World {
     }
 }
 
-fn everything() -> WatchOptions {
+pub(super) fn everything() -> WatchOptions {
     let (filter, scope, cursor, samples, until) = (Filter::default(), Scope::Node, None, 0, None);
     WatchOptions { filter, scope, cursor, samples, until }
 }
@@ -129,7 +129,7 @@ fn texts(outputs: &[Output]) -> Vec<String> {
     outputs.iter().map(text).collect()
 }
 
-fn events(outputs: &[Output]) -> Vec<String> {
+pub(super) fn events(outputs: &[Output]) -> Vec<String> {
     texts(outputs).into_iter().filter(|text| text.starts_with('{')).collect()
 }
 
@@ -405,7 +405,7 @@ fn samples_are_shared_among_nodes() {
     for _ in 0..40 {
         for number in 1..=NODES {
             let at = world.at();
-            let (kind, group) = (EventType::Request, (None, true));
+            let (kind, group) = (EventType::Request, None);
             world.broker(number).sample(at, kind, Some("0"), group, |_| "{}".to_owned());
         }
         world.tick();

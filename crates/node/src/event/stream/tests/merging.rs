@@ -137,7 +137,7 @@ fn gap_stands_in_its_place_and_moves_the_cursor() {
 fn samples_over_all_nodes_are_bounded_and_move_no_cursor() {
     let mut merge = Merge::new(Cursor::START, Timestamp::MAX, 2);
     merge.add(A, 0);
-    let samples = (0..10).map(|at| Item::Sample(Timestamp(at), "{}".into()));
+    let samples = (0..10).map(|at| Item::Sample(Timestamp(at), "{}".into(), None));
     merge.receive(A, samples, Timestamp(100), 0);
     let given: Vec<_> = std::iter::from_fn(|| merge.take(0)).collect();
     let sample = Output::Event { cursor: None, body: "{}".into(), is_late: false };

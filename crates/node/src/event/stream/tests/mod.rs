@@ -2,3 +2,4 @@
 
 mod brokers;
 mod merging;
+mod steps;

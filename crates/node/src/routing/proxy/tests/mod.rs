@@ -16,7 +16,7 @@ use crate::replica::catalogue::{Change, System};
 use crate::replica::entry::{Batch, Waiter};
 use crate::replica::forward::{ForwardedWrites, SendContext};
 use crate::reshape::bootstrap;
-use crate::routing::fetch::{Ends, FetchRequest, FetchResult, FetchedData, PastValue};
+use crate::routing::fetch::{Ends, FetchRequest, FetchResult, FetchedData, PastValue, UP_TO_NOW};
 use crate::routing::session::BatchId;
 use crate::rpc::message::{RpcMessage, RpcRequestId};
 use command::{Expiry, NotDone, Reply, SetIf, SetReply, Transaction, Write, transaction};
@@ -51,7 +51,7 @@ fn keyspace(placement: Placement) -> Keyspace {
     let mut op = Vec::new();
     let options = KeyspaceOptions { placement, ..Default::default() };
     CatalogueOp::Create { name: "k", options }.encode(&mut op);
-    match system.apply(&op, &[THERE]).expect("it can be made") {
+    match system.apply(&op, &[THERE], Timestamp::ZERO).expect("it can be made") {
         Change::Created(keyspace) => keyspace,
         other => panic!("{other:?}"),
     }

@@ -182,3 +182,31 @@ fn reads_elsewhere_go_on_while_the_leaders_disk_is_full() {
     two.there.set_full(false);
     assert_eq!(two.get(FIRST_KEY), None);
 }
+
+/// The asker's clock may be behind the leader's: without a time it is shown what the leader has
+/// committed by now. A time that is asked for hides what came later, as always.
+#[test]
+fn history_up_to_now_shows_what_a_leader_ahead_has_written() {
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
+    two.set(FIRST_KEY, "one", Expiry::Never);
+    let asked_at = two.clock_there.now();
+    let ahead = asked_at.millis() + 3_600_000;
+    two.clock_there.observe_millis(ahead);
+    // A client of its own writes: what another node would forward is too old by its clock.
+    let mut batch = Batch::default();
+    batch.push(&Write::append(FIRST_KEY.as_bytes(), b", two"), Waiter(4));
+    two.there.accept(Input::Propose { shard: two.shard, origin: ME, batch });
+    two.run();
+    let mut history = |at| {
+        let want = FetchRequest::History { key: FIRST_KEY.as_bytes().into(), at, changes_max: 9 };
+        match two.fetch(want) {
+            FetchResult::History(found) => {
+                found.changes.iter().map(|change| change.at().millis()).collect::<Vec<u64>>()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let all = history(UP_TO_NOW);
+    assert!(matches!(all[..], [two, one] if two >= ahead && one <= asked_at.millis()), "{all:?}");
+    assert_eq!(history(asked_at), all[1..]);
+}

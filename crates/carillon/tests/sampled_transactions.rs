@@ -1,0 +1,165 @@
+//! Sampled transactions of a real cluster: a viewer of all nodes sees how each of them ends, however
+//! few samples it wants, whichever node coordinates it, and also if that node is killed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::cluster::Cluster;
+use harness::events::{Event, Events, Next};
+use harness::node::{Node, TEST_TIMEOUT};
+use harness::resp::Connection;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
+
+/// What a viewer knows of a transaction.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The node that began it.
+    coordinator: String,
+    phases: Vec<String>,
+    /// Shards that have locked its keys, and not given them up.
+    held: BTreeSet<u64>,
+}
+
+#[derive(Default)]
+struct Transactions(BTreeMap<String, Seen>);
+
+impl Transactions {
+    fn take(&mut self, event: &Event) {
+        if event.name() != "transaction" {
+            return;
+        }
+        let shards = event.json["shards"].as_array().into_iter().flatten();
+        let shards: Vec<u64> = shards.filter_map(serde_json::Value::as_u64).collect();
+        let (phase, node) = (event.text("phase"), event.text("node"));
+        let seen = self.0.entry(event.text("txn").to_owned()).or_default();
+        if seen.phases.is_empty() {
+            seen.coordinator = node.to_owned();
+        }
+        seen.phases.push(phase.to_owned());
+        match phase {
+            "voted" => seen.held.extend(&shards),
+            "resolve" => seen.held.retain(|shard| !shards.contains(shard)),
+            "finished" => seen.held.clear(),
+            _ => {}
+        }
+    }
+
+    /// Reads on until no lock is held that was seen.
+    #[track_caller]
+    fn settle(&mut self, events: &mut Events) {
+        let until = Instant::now() + TEST_TIMEOUT;
+        while self.0.values().any(|seen| !seen.held.is_empty()) {
+            let left = until.saturating_duration_since(Instant::now());
+            match events.next_within(left) {
+                Next::Event(event) => self.take(&event),
+                other => {
+                    let held = self.0.iter().filter(|(_, seen)| !seen.held.is_empty());
+                    panic!("{other:?}; locks seem to be held by {:#?}", held.collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+
+    fn count(&self, is_it: impl Fn(&Seen) -> bool) -> usize {
+        self.0.values().filter(|seen| is_it(seen)).count()
+    }
+}
+
+/// Writes keys of many shards at a time, each client keys of its own, until it is to end or the node
+/// has.
+fn write(mut connection: Connection, client: usize, is_over: &AtomicBool) {
+    let keys: Vec<String> = (0..12).map(|n| format!("{client}-{n} v")).collect();
+    let line = format!("MSET {}", keys.join(" "));
+    while !is_over.load(Ordering::Relaxed) && connection.ask_line(&line).is_ok() {}
+}
+
+/// A viewer of all nodes, who has heard of all three.
+fn watch(node: &Node, samples: u32) -> Events {
+    let query = format!("scope=cluster&types=transaction&samples={samples}");
+    let mut events = Events::open(node.http, &query, None).expect("a stream");
+    for _ in 0..3 {
+        events.until(TEST_TIMEOUT, "node that streams", |event| {
+            event.name() == "node" && event.text("state") == "streaming"
+        });
+    }
+    events
+}
+
+/// Reads until so many transactions were seen of each of these nodes.
+fn read_until(events: &mut Events, seen: &mut Transactions, coordinators: &[String], each: usize) {
+    let until = Instant::now() + TEST_TIMEOUT;
+    let has_all = |seen: &Transactions| {
+        coordinators.iter().all(|id| seen.count(|one| one.coordinator == *id) >= each)
+    };
+    while !has_all(seen) {
+        match events.next_within(until.saturating_duration_since(Instant::now())) {
+            Next::Event(event) => seen.take(&event),
+            other => panic!("{other:?} after {} transactions", seen.0.len()),
+        }
+    }
+}
+
+fn id_of(node: &Node) -> String {
+    node.status().expect("it runs")["node_id"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn few_samples_show_whole_transactions_of_all_coordinators() {
+    let cluster = Cluster::start(PROGRAM, "sampled_whole", 3, &[], &["0"]);
+    let ids: Vec<String> = cluster.nodes.iter().map(id_of).collect();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for (client, node) in cluster.nodes.iter().enumerate() {
+            let (connection, is_over) = (node.connect(), &is_over);
+            scope.spawn(move || write(connection, client, is_over));
+        }
+        // Each step would be more than a viewer of so few could get.
+        let mut events = watch(&cluster.nodes[0], 3);
+        let mut seen = Transactions::default();
+        read_until(&mut events, &mut seen, &ids, 2);
+        is_over.store(true, Ordering::Relaxed);
+        seen.settle(&mut events);
+        let ended = |one: &Seen| one.phases.iter().any(|phase| phase == "finished");
+        let begun = |one: &Seen| one.phases.iter().any(|phase| phase == "prepare");
+        // Their last steps come; nothing more is begun.
+        let until = Instant::now() + TEST_TIMEOUT;
+        while seen.count(|one| !ended(one)) > 0 {
+            match events.next_within(until.saturating_duration_since(Instant::now())) {
+                Next::Event(event) => seen.take(&event),
+                other => panic!("{other:?}: {:#?}", seen.0),
+            }
+        }
+        assert_eq!(seen.count(|one| !begun(one)), 0, "each is seen from its beginning");
+        assert!(seen.count(|one| one.phases.iter().any(|phase| phase == "committed")) > 0);
+    });
+}
+
+#[test]
+fn transactions_of_a_killed_coordinator_are_seen_to_end() {
+    let mut cluster = Cluster::start(PROGRAM, "sampled_killed", 3, &[], &["0"]);
+    let ids: Vec<String> = cluster.nodes.iter().map(id_of).collect();
+    let mut events = watch(&cluster.nodes[0], 1000);
+    let (mut seen, is_over) = (Transactions::default(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for client in 0..8 {
+            let (connection, is_over) = (cluster.nodes[2].connect(), &is_over);
+            scope.spawn(move || write(connection, client, is_over));
+        }
+        read_until(&mut events, &mut seen, &ids[2..], 20);
+        // The clients end with their connections.
+        cluster.nodes[2].kill();
+    });
+    // What it has told has come; then others find what it has left.
+    let until = Instant::now() + TEST_TIMEOUT;
+    while seen.count(|one| one.phases.iter().any(|phase| phase == "recover")) == 0 {
+        match events.next_within(until.saturating_duration_since(Instant::now())) {
+            Next::Event(event) => seen.take(&event),
+            other => panic!("{other:?}: nobody has found what it left"),
+        }
+    }
+    events.all_within(Duration::from_secs(2)).iter().for_each(|event| seen.take(event));
+    seen.settle(&mut events);
+}
