@@ -5,7 +5,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build dist run check test bench callgrind golden settings sim fuzz soak deny
+.PHONY: help setup build dist run check test bench papers callgrind golden settings sim fuzz soak deny
 
 DIR ?= carillon-dev
 NODES ?=
@@ -38,11 +38,15 @@ check: ## Format, clippy, unit tests and golden scripts: before each commit, in 
 test: ## All checks and tests: this is what CI runs
 	@scripts/test.sh
 
+papers: dist ## Measures what five documents measured, and writes docs/papers (half an hour)
+	@target/dist/carillon bench papers
+
 bench: dist ## Measures one node, then a cluster, beside others; BENCH='--quick' for a short run
 	@scripts/setup.sh bench
 	@cargo run --release --locked --quiet --package bench -- $(DIST) $(BENCH)
-	@cargo run --release --locked --quiet --package bench -- $(DIST) cluster $(filter --quick,$(BENCH))
-	@cargo run --release --locked --quiet --package bench -- $(DIST) failover $(filter --quick,$(BENCH))
+	@for name in cluster cluster-etcd redis-synced failover mixed-pipelines lua-scripts; do \
+	  target/dist/carillon bench run $$name --out target/bench/$$name --replace $(if $(filter --quick,$(BENCH)),--seconds 1 --repetitions 1) || exit 1; \
+	done
 	@cargo run --release --locked --quiet --package bench -- $(DIST) idle $(filter --quick,$(BENCH))
 	@cargo run --release --locked --quiet --package bench -- $(DIST) rearrange $(filter --quick,$(BENCH))
 	@cargo run --release --locked --quiet --package bench -- $(DIST) transfers $(filter --quick,$(BENCH))

@@ -8,7 +8,14 @@ cd "$(dirname "$0")/../console"
 passed=0
 failed=0
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# What failed, to be told again at the end: who runs this may show the last lines alone.
+named=$(mktemp)
+trap 'rm -f "$log" "$named"' EXIT
+
+# names LOG: the lines of a log that name a failure, each once.
+names() {
+  grep -E 'FAILED|FAIL |AssertionError|[Ee]rror|✗|×' "$1" | awk '!seen[$0]++' | tail -n 12
+}
 
 # count TITLE PATTERN COMMAND…: PATTERN finds `N passed` in the output; a failure counts as one.
 count() {
@@ -22,6 +29,7 @@ count() {
     failed=$((failed + 1))
     echo "== $title: FAILED"
     tail -n 60 "$log"
+    { echo "FAILED: $title"; names "$log"; } >>"$named"
   else
     echo "== $title: ok"
   fi
@@ -35,5 +43,6 @@ if count "build" "^no such line$" npm run --silent build; then
   count "the bundle is current" "^no such line$" node scripts/bundle.mjs --check
   count "browser" "^console browser: [0-9]+ passed" npm run --silent browser
 fi
+cat "$named"
 echo "console: $passed passed, $failed failed"
 [ "$failed" = 0 ]

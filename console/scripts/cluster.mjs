@@ -59,11 +59,15 @@ async function freeBasePort(/** @type {number} */ nodes) {
   throw new Error("found no free ports");
 }
 
-/** Starts a cluster and waits until every node serves. */
-export async function startCluster(nodes = 3) {
+/** For clusters whose small shards are to stay as they were cut. */
+export const UNMERGED = ["--merge-bytes", "off"];
+
+/** Starts a cluster, with flags of `carillon start` for every node, and waits until every node serves. */
+export async function startCluster(nodes = 3, /** @type {readonly string[]} */ flags = []) {
   const dir = mkdtempSync(join(tmpdir(), "carillon-console-"));
   const base = await freeBasePort(nodes);
   const args = ["dev", "--nodes", String(nodes), "--dir", join(dir, "data"), "--base-port", String(base)];
+  if (flags.length > 0) args.push("--", ...flags);
   const child = spawn(binary(), args, { stdio: ["ignore", "pipe", "pipe"] });
   let output = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (bytes) => (output += bytes));
@@ -144,7 +148,7 @@ export async function call(
   return text === "" ? null : JSON.parse(text);
 }
 
-/** Puts a value. */
+/** Puts a value; a node that says it did nothing, as while a leader is elected, is asked again. */
 export async function put(
   /** @type {string} */ base,
   /** @type {string} */ keyspace,
@@ -152,8 +156,14 @@ export async function put(
   /** @type {string} */ value,
 ) {
   const url = `${base}/v1/kv/${keyspace}/${encodeURIComponent(key)}`;
-  const response = await fetch(url, { method: "PUT", body: value });
-  if (!response.ok) throw new Error(`PUT ${url}: ${response.status} ${await response.text()}`);
+  for (let end = Date.now() + READY_TIMEOUT_MS; ;) {
+    const response = await fetch(url, { method: "PUT", body: value });
+    const text = await response.text();
+    if (response.ok) return;
+    if (response.status !== 503 || Date.now() > end)
+      throw new Error(`PUT ${url}: ${response.status} ${text}`);
+    await sleep(200);
+  }
 }
 
 /** Splits a shard at its leader, whichever that is. */

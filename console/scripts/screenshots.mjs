@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { openBrowser, openPage } from "../tests/browser/page.mjs";
-import { call, fill, hasSimulator, put, sleep, startCluster, startSimulator } from "./cluster.mjs";
+import { call, fill, hasSimulator, put, sleep, startCluster, startSimulator, UNMERGED } from "./cluster.mjs";
 import { serve } from "./serve.mjs";
 
 /** No picture may be larger. */
@@ -51,7 +51,7 @@ async function pageOf(/** @type {string} */ url) {
 }
 
 async function live() {
-  const cluster = await startCluster(3);
+  const cluster = await startCluster(3, UNMERGED);
   const [base = ""] = cluster.urls;
   const { root, close } = await pageOf(base);
   let isOver = false;
@@ -70,6 +70,10 @@ async function live() {
       }
     })();
     const { page } = await openPage(browser, { colorScheme: "dark" });
+    // So many that each transaction of the load is sampled from its beginning to its end.
+    await page.addInitScript(() =>
+      localStorage.setItem("carillon-console", JSON.stringify({ samples: 1000 })),
+    );
     const shot = async (
       /** @type {string} */ name,
       /** @type {string} */ view,

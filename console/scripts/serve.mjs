@@ -124,6 +124,7 @@ export async function serve({ node, moments, port = 0, sim, dev }) {
   let moment = moments?.[0];
   let isDown = false;
   let hasStream = true;
+  let streams = 0;
   /** @type {{ id: string, text: string }[]} */
   const backlog = [];
   /** @type {Set<import("node:http").ServerResponse>} */
@@ -132,6 +133,7 @@ export async function serve({ node, moments, port = 0, sim, dev }) {
   /** @param {import("node:http").ServerResponse} response */
   function recorded(/** @type {string} */ path, /** @type {string} */ method, response, cursor = "") {
     if (path.startsWith("/v1/events") && hasStream) {
+      streams += 1;
       response.writeHead(200, { "Content-Type": "text/event-stream", "Cache-Control": "no-store" });
       const last = backlog.findLastIndex(({ id }) => id !== "" && id === cursor);
       response.write(": keep-alive\n\n");
@@ -195,6 +197,8 @@ export async function serve({ node, moments, port = 0, sim, dev }) {
       const text = frame(event);
       for (const viewer of viewers) viewer.write(text);
     },
+    /** How many streams were begun. */
+    streams: () => streams,
     /** Breaks all streams, as a network does. */
     cut() {
       for (const viewer of viewers) viewer.destroy();

@@ -84,9 +84,16 @@ export function readProblem(status: number, statusText: string, body: string): P
   });
 }
 
+/** What is wrong with a file that somebody opened, in one line. */
+export class BadFile extends Error {}
+
 /** Any thrown value as a problem, so that views show one kind of error only. */
 export function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
+  if (error instanceof BadFile) {
+    const title = "This file cannot be opened";
+    return new Problem({ type: "file", title, status: 0, detail: error.message, outcome: "", remedy: "" });
+  }
   return new Problem({
     type: "console",
     title: "The console failed",

@@ -57,6 +57,8 @@ export interface SimNames {
     speed_max: number;
     step_ms_max: number;
     file_bytes_max: number;
+    /** Keys that one action fills at most. Older ones do not say. */
+    fill_max?: number;
   };
 }
 

@@ -53,7 +53,8 @@ export interface Status {
   surfaces?: string[];
 }
 
-export type NodeState = "up" | "suspected" | "down" | "left";
+/** `unknown` is no word of the API: a recording of events has not yet told. */
+export type NodeState = "up" | "suspected" | "down" | "left" | "unknown";
 export type AdminState = "member" | "cordoned" | "draining" | "removed";
 
 export interface NodeStatus {

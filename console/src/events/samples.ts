@@ -47,6 +47,8 @@ export interface TransactionStep {
   shards: number[];
   keys: number;
   reason: string | null;
+  /** Of `prepare`: the shards are asked one after the other, and the last one commits. */
+  inOrder?: boolean;
 }
 
 export interface TransactionSample {
@@ -131,6 +133,7 @@ function addStep(samples: Samples, event: ClusterEvent): Samples {
     shards,
     keys: typeof fields["keys"] === "number" ? fields["keys"] : 0,
     reason: typeof fields["reason"] === "string" ? fields["reason"] : null,
+    ...(fields["in_order"] === true ? { inOrder: true } : {}),
   };
   const known = samples.transactions.find((each) => each.id === id);
   const before: TransactionSample = known ?? {

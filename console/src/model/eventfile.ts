@@ -4,12 +4,12 @@
  * do not tell, as sizes and the slots of shards, stays unknown.
  */
 
-import type { Keyspace, NodeStatus, ShardStatus } from "../api/types";
+import type { Keyspace, NodeStatus, ReplicaStatus, ShardStatus } from "../api/types";
 import { BadEvent, parseEvent } from "../events/parse";
 import { applyEvent } from "../events/reducer";
 import { addSample, NO_SAMPLES, type Samples } from "../events/samples";
 import { SAMPLE_TYPES, STREAM_TYPES, type ClusterEvent } from "../events/types";
-import { EMPTY, type Model } from "./model";
+import { EMPTY, nodeById, type Model } from "./model";
 import { BadRecording, RECORDING_FORMAT, type Recording } from "./recording";
 
 /** So many states are made at most, as far apart as that needs. */
@@ -64,7 +64,7 @@ function node(id: string, name: string, atMs: number): NodeStatus {
     id,
     name,
     this: false,
-    state: "up",
+    state: "unknown",
     standing: "member",
     since_at_ms: atMs,
     linked: true,
@@ -123,17 +123,22 @@ function keyspace(name: string, id: number): Keyspace {
   };
 }
 
-/** Adds what an event is the first to name: its node, its keyspace, its shard. */
-function meet(model: Model, event: ClusterEvent): Model {
-  let next = model;
-  const ids = [event.node, event.fields["member"], event.fields["of"]].filter(
+/** The nodes that an event names. */
+function idsIn(event: ClusterEvent): string[] {
+  return [event.node, event.fields["member"], event.fields["of"]].filter(
     (id): id is string => typeof id === "string" && id !== "",
   );
-  for (const id of ids) {
-    if (!next.nodes.some((each) => each.id === id)) {
-      next = { ...next, nodes: [...next.nodes, node(id, id.slice(0, 6), event.atMs)] };
-    }
-  }
+}
+
+/** Whether an event is the beginning of a node: it starts, or another one sees it come up. */
+function begins(event: ClusterEvent, id: string): boolean {
+  if (event.type === "node-started") return event.node === id;
+  return event.type === "member" && event.fields["member"] === id && event.fields["state"] === "up";
+}
+
+/** Adds what an event is the first to name: its nodes, its keyspace, its shard. */
+function meet(model: Model, event: ClusterEvent, names: ReadonlyMap<string, string>): Model {
+  let next = meetNodes(model, event, names);
   const name = event.keyspace;
   if (name !== null && !next.keyspaces.some((each) => each.name === name)) {
     next = { ...next, keyspaces: [...next.keyspaces, keyspace(name, next.keyspaces.length)] };
@@ -147,13 +152,11 @@ function meet(model: Model, event: ClusterEvent): Model {
   return next;
 }
 
-/** Counts what nodes lead and keep, as far as it is known. */
+/** Counts what nodes lead, as far as it is told. */
 function counted(model: Model): Model {
   const leads = new Map<string, number>();
-  const replicas = new Map<string, number>();
   for (const each of model.shards) {
     if (each.leader !== null) leads.set(each.leader, (leads.get(each.leader) ?? 0) + 1);
-    for (const { node: at } of each.replicas) replicas.set(at, (replicas.get(at) ?? 0) + 1);
   }
   const shardsOf = (name: string) => model.shards.filter((each) => each.keyspace === name).length;
   return {
@@ -161,10 +164,68 @@ function counted(model: Model): Model {
     nodes: model.nodes.map((each) => ({
       ...each,
       leads: leads.get(each.id) ?? 0,
-      replicas: Math.max(replicas.get(each.id) ?? 0, leads.get(each.id) ?? 0),
     })),
     keyspaces: model.keyspaces.map((each) => ({ ...each, shards: shardsOf(each.name) })),
   };
+}
+
+function meetNodes(model: Model, event: ClusterEvent, names: ReadonlyMap<string, string>): Model {
+  let next = model;
+  for (const id of idsIn(event)) {
+    if (!next.nodes.some((each) => each.id === id)) {
+      next = { ...next, nodes: [...next.nodes, node(id, names.get(id) ?? id.slice(0, 6), event.atMs)] };
+    }
+  }
+  return next;
+}
+
+/** A node that sends an event runs, whether or not an event names it as up. */
+function heard(model: Model, event: ClusterEvent): Model {
+  if (STREAM_TYPES.includes(event.type)) return model;
+  const index = model.nodes.findIndex((each) => each.id === event.node);
+  const found = model.nodes[index];
+  const isBack = event.type === "node-started" && found?.state !== "up";
+  if (!found || (found.state !== "unknown" && !isBack)) return model;
+  const up: NodeStatus = { ...found, state: "up", since_at_ms: event.atMs };
+  return { ...model, nodes: model.nodes.with(index, up) };
+}
+
+/** Names of nodes, by their ids, as the first line has them. */
+function namesIn(hello: ClusterEvent): Map<string, string> {
+  const listed = hello.fields["nodes"];
+  return new Map(
+    (Array.isArray(listed) ? listed : []).flatMap((each: unknown): [string, string][] => {
+      const { node: id, name } = (each ?? {}) as Record<string, unknown>;
+      return typeof id === "string" && typeof name === "string" ? [[id, name]] : [];
+    }),
+  );
+}
+
+/** Adds or removes the replica that an event shows to be on its node. */
+function placed(model: Model, event: ClusterEvent): Model {
+  const index = model.shards.findIndex((each) => each.id === event.shard);
+  const found = model.shards[index];
+  const number = event.fields["replica"];
+  if (!found || typeof number !== "number") return model;
+  const others = found.replicas.filter((each) => each.replica !== number);
+  const isHere = event.type === "leader-elected" || event.type === "replica-started";
+  if (event.type === "replica-ended") {
+    if (others.length === found.replicas.length) return model;
+  } else if (!isHere || others.length < found.replicas.length) return model;
+  const replica: ReplicaStatus = {
+    replica: number,
+    node: event.node,
+    name: nodeById(model, event.node)?.name ?? null,
+    role: "voter",
+    live: true,
+    leader: found.leader === event.node,
+    behind: null,
+    contact_ms: null,
+    awaits_snapshot: false,
+    snapshot: null,
+  };
+  const replicas = isHere ? [...others, replica].sort((a, b) => a.replica - b.replica) : others;
+  return { ...model, shards: model.shards.with(index, { ...found, replicas }) };
 }
 
 export interface EventFile {
@@ -199,24 +260,33 @@ export function decodeEvents(text: string): EventFile {
   const fromMs = happened[0]?.atMs ?? 0;
   const toMs = happened.at(-1)?.atMs ?? 0;
   const spacing = (toMs - fromMs) / STATES_MAX;
-  const listed = hello.fields["nodes"];
-  const nodes = (Array.isArray(listed) ? listed : []).flatMap((each: unknown) => {
-    const { node: id, name } = (each ?? {}) as Record<string, unknown>;
-    return typeof id === "string" && typeof name === "string" ? [node(id, name, fromMs)] : [];
-  });
-  let model: Model = { ...EMPTY, atMs: fromMs, nodes, hasAllShards: false };
+  const names = namesIn(hello);
+  let model: Model = { ...EMPTY, atMs: fromMs, isFromEvents: true, hasAllShards: false };
   let samples: Samples = NO_SAMPLES;
   const models: Model[] = [];
-  // Shards, keyspaces and nodes are there from the beginning, except for right halves of splits.
-  const born = new Set(happened.map((each) => (each.type === "split" ? each.fields["right"] : undefined)));
+  // Shards and keyspaces are there from the beginning, except for right halves of splits; and so are
+  // nodes, except for those that are seen to begin. Those that nothing is told of come first.
+  const told = new Map<string, ClusterEvent>();
   for (const event of happened) {
-    if (event.shard === null || !born.has(event.shard)) model = meet(model, { ...event, type: "" });
+    for (const id of idsIn(event)) if (!told.has(id)) told.set(id, event);
   }
+  for (const id of [...names.keys(), ...told.keys()]) {
+    const first = told.get(id);
+    if (first && begins(first, id)) continue;
+    if (!model.nodes.some((each) => each.id === id))
+      model = { ...model, nodes: [...model.nodes, node(id, names.get(id) ?? id.slice(0, 6), fromMs)] };
+  }
+  const born = new Set(happened.map((each) => (each.type === "split" ? each.fields["right"] : undefined)));
+  const { nodes } = model;
+  for (const event of happened) {
+    if (event.shard === null || !born.has(event.shard)) model = meet(model, { ...event, type: "" }, names);
+  }
+  model = { ...model, nodes };
   models.push(counted(model));
   for (const event of happened) {
     samples = addSample(samples, event);
     if (SAMPLE_TYPES.includes(event.type)) continue;
-    const next = applyEvent(meet(model, event), event);
+    const next = placed(heard(applyEvent(meet(model, event, names), event), event), event);
     if (next === model) continue;
     model = { ...next, atMs: event.atMs };
     const last = models.at(-1);
@@ -230,6 +300,7 @@ export function decodeEvents(text: string): EventFile {
     recording: {
       format: RECORDING_FORMAT,
       savedAtMs: toMs,
+      source: "events",
       models,
       events: happened.filter((event) => !SAMPLE_TYPES.includes(event.type)),
       points: [],

@@ -32,6 +32,8 @@ export interface Model {
   silent: readonly SilentNode[];
   keyspaces: readonly Keyspace[];
   decisions: Decisions | null;
+  /** Whether it was made from recorded events alone: they tell neither sizes nor replicas, loads or health. */
+  isFromEvents: boolean;
   /** Where shards are to be cut, by the number of the right half, as decisions have said. */
   cuts: Readonly<Record<number, number | string>>;
 }
@@ -48,6 +50,7 @@ export const EMPTY: Model = {
   silent: [],
   keyspaces: [],
   decisions: null,
+  isFromEvents: false,
   cuts: {},
 };
 
@@ -111,7 +114,7 @@ export function healthOf(model: Model): Health {
   return worst([model.shardsHealth, model.nodesHealth, model.status?.health ?? null]);
 }
 
-export function nodeById(model: Model, id: string): NodeStatus | null {
+export function nodeById(model: Pick<Model, "nodes">, id: string): NodeStatus | null {
   return model.nodes.find((node) => node.id === id) ?? null;
 }
 

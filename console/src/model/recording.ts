@@ -1,5 +1,6 @@
 /** A recording: what the console saw in the last minutes, as a file that it can show again. */
 
+import { BadFile } from "../api/problem";
 import { NO_SAMPLES, type Samples } from "../events/samples";
 import type { ClusterEvent } from "../events/types";
 import { parseTyped } from "./bytes";
@@ -13,13 +14,15 @@ export const RECORDING_BYTES_MAX = 256 * 1024 * 1024;
 export interface Recording {
   format: typeof RECORDING_FORMAT;
   savedAtMs: number;
+  /** What it was made from: what a page saw, or a file of `carillon record`. */
+  source: "page" | "events";
   models: readonly Model[];
   events: readonly ClusterEvent[];
   points: readonly TimePoint[];
   samples: Samples;
 }
 
-export class BadRecording extends Error {}
+export class BadRecording extends BadFile {}
 
 /** Models share what did not change; in the file each shared part is written once. */
 interface Packed {
@@ -146,6 +149,7 @@ export function decodeRecording(text: string): Recording {
   return {
     format: RECORDING_FORMAT,
     savedAtMs: typeof savedAtMs === "number" ? savedAtMs : 0,
+    source: "page",
     models: models.map((model: unknown) => {
       if (!isObject(model)) throw new BadRecording("This recording is damaged: a model is no object.");
       const fields = Object.fromEntries(Object.entries(model).map(([name, value]) => [name, unpack(value)]));

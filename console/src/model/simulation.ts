@@ -1,6 +1,7 @@
 /** What can be done to a simulation and in words what it does. Pure. */
 
-import type { SimAction, SimNode, SimState } from "../api/sim";
+import { BadFile } from "../api/problem";
+import type { SimAction, SimNames, SimNode, SimState } from "../api/sim";
 
 /** Faults of one node, as buttons and menus have them. */
 export const FAULTS = ["crash", "power-cut", "pause", "isolate", "restart", "resume", "remove-node"] as const;
@@ -76,6 +77,40 @@ export function virtualTime(ms: number): string {
   return `${minutes}:${String(seconds).padStart(2, "0")}.${tenths % 10}`;
 }
 
+/** Who began a simulation: the server as it started, the viewer, the tour, or a file. */
+export type Begun = "server" | "user" | "tour" | "file";
+
+/** A simulation that can be put back. */
+export interface Kept {
+  file: unknown;
+  now_ms: number;
+  running: boolean;
+  kind: SimState["kind"];
+  seed: number;
+}
+
+/** Whether somebody has made a simulation what it is, so that it is not to be lost. */
+export function isPrecious(
+  state: Pick<SimState, "actions" | "to_come" | "scenario" | "broken">,
+  begun: Begun,
+  done: number,
+): boolean {
+  if (begun === "file" || begun === "user") return true;
+  if (begun === "tour") return false;
+  return (
+    state.actions > 0 || state.to_come > 0 || done > 0 || state.scenario !== null || state.broken !== null
+  );
+}
+
+/** How many more nodes or members a simulation takes. */
+export function roomFor(
+  state: Pick<SimState, "kind" | "nodes"> | null,
+  limits: Pick<SimNames["limits"], "nodes_max" | "members_max"> | undefined,
+): number {
+  const most = state?.kind === "overlay" ? (limits?.members_max ?? 1000) : (limits?.nodes_max ?? 50);
+  return Math.max(0, most - (state?.nodes.length ?? 0));
+}
+
 /** Whether a state is of another simulation than the one before: it was begun anew. */
 export function isAnew(before: SimState | null, now: SimState): boolean {
   if (before === null) return false;
@@ -87,16 +122,11 @@ export function readSimulationFile(text: string): unknown {
   let file: unknown;
   try {
     file = JSON.parse(text);
-  } catch (error) {
-    throw new Error(
-      `This is no simulation: it is no JSON (${error instanceof Error ? error.message : ""}).`,
-      {
-        cause: error,
-      },
-    );
+  } catch {
+    throw new BadFile("This is no simulation: it is no JSON.");
   }
   if (typeof file !== "object" || file === null || !("carillon_simulation" in file)) {
-    throw new Error('This is no simulation: it has no field "carillon_simulation".');
+    throw new BadFile('This is no simulation: it has no field "carillon_simulation".');
   }
   return file;
 }

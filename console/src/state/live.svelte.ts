@@ -39,6 +39,10 @@ export const INTERVALS = {
 /** How long after an event that reshapes shards they are asked for. */
 const RESHAPE_DELAY_MS = 150;
 
+/** How long nodes go on sampling after the last view that shows samples was left: what is under way then
+ * comes to its end, and going from view to view begins no new stream. */
+export const SAMPLING_LINGER_MS = 20_000;
+
 /** What stands for the directory of a node that is simulated. */
 const SIMULATED = "simulated";
 
@@ -66,6 +70,8 @@ export class Live {
   pickedMs = $state<number | null>(null);
   /** Set while a recording is shown instead of the cluster. */
   recording = $state.raw<Recording | null>(null);
+  /** The name of its file. */
+  recordingName = $state("");
   /** What is wrong with the recording, though it can be shown. */
   notes = $state.raw<readonly string[]>([]);
   nowMs = $state(Date.now());
@@ -73,7 +79,13 @@ export class Live {
   #polls: Poll<unknown>[] = [];
   #pollOf = new Map<Resource, Poll<unknown>>();
   #stream: EventStream | undefined;
+  /** What views ask for now: requests a second that are sampled. */
+  #wanted: number[] = [];
+  /** What the stream asks for. */
   #sampling = 0;
+  #linger: ReturnType<typeof setTimeout> | undefined;
+  /** How the nodes' own streams were last, by their ids. */
+  #sources = new Map<string, unknown>();
   #isMet = false;
   #isScopeRefused = false;
   /** How to end what was found besides. */
@@ -132,6 +144,12 @@ export class Live {
 
   get shownPoints(): readonly TimePoint[] {
     return this.recording?.points ?? this.points;
+  }
+
+  /** The rates of the moment that is looked at. */
+  get shownPoint(): TimePoint | undefined {
+    const [points, until] = [this.shownPoints, this.pickedMs];
+    return until === null ? points.at(-1) : points.findLast((each) => each.atMs <= until);
   }
 
   /** Whether the node that the page came from does not answer. */
@@ -193,6 +211,7 @@ export class Live {
       for (const poll of this.#polls) poll.stop();
       clearInterval(this.#clock);
       clearTimeout(this.#reshape);
+      clearTimeout(this.#linger);
       this.#stream?.stop();
       for (const end of this.#ends.splice(0)) end();
       this.#isMet = false;
@@ -227,6 +246,7 @@ export class Live {
     this.pickedMs = null;
     this.#reading = undefined;
     this.#helloAt = "";
+    this.#sources.clear();
     this.nowMs = this.now();
     this.#follow(true);
     for (const poll of this.#polls) poll.refresh();
@@ -239,12 +259,25 @@ export class Live {
 
   /** Asks nodes to sample requests while a view shows them; returns how to end that. */
   sample(perSecond: number): () => void {
-    this.#sampling = perSecond;
-    this.#follow();
+    this.#wanted.push(perSecond);
+    this.#resample();
     return () => {
-      this.#sampling = 0;
+      this.#wanted.splice(this.#wanted.indexOf(perSecond), 1);
+      this.#resample();
+    };
+  }
+
+  /** Changes the stream only if another number of samples is wanted, and after a while if none are. */
+  #resample(): void {
+    const wanted = Math.max(0, ...this.#wanted);
+    clearTimeout(this.#linger);
+    if (wanted === this.#sampling) return;
+    const change = () => {
+      this.#sampling = wanted;
       this.#follow();
     };
+    if (wanted > 0) change();
+    else this.#linger = setTimeout(change, SAMPLING_LINGER_MS);
   }
 
   pick(atMs: number | null): void {
@@ -256,6 +289,7 @@ export class Live {
     return encodeRecording({
       format: RECORDING_FORMAT,
       savedAtMs: Date.now(),
+      source: "page",
       models: this.history,
       events: this.events,
       points: this.points,
@@ -264,7 +298,7 @@ export class Live {
   }
 
   /** Shows a recording of a page or of `carillon record`; throws if it is none. */
-  load(text: string): void {
+  load(text: string, name = ""): void {
     if (isEventFile(text)) {
       const { recording, notes } = decodeEvents(text);
       this.recording = recording;
@@ -273,6 +307,7 @@ export class Live {
       this.recording = decodeRecording(text);
       this.notes = [];
     }
+    this.recordingName = name;
     this.pickedMs = this.span.fromMs;
   }
 
@@ -292,7 +327,9 @@ export class Live {
       else if (compareAt(event.at, this.#helloAt) > 0) model = applyEvent(model, event);
       samples = addSample(samples, event);
     }
-    const kept = events.filter((event) => !SAMPLE_TYPES.includes(event.type) && event.type !== "hello");
+    const kept = events.filter(
+      (event) => !SAMPLE_TYPES.includes(event.type) && event.type !== "hello" && this.#isNews(event),
+    );
     if (kept.length > 0) this.events = appendEvents(this.events, kept);
     this.samples = samples;
     this.#keep(model);
@@ -300,6 +337,15 @@ export class Live {
       clearTimeout(this.#reshape);
       this.#reshape = setTimeout(() => this.refresh("shards", "nodes", "decisions"), RESHAPE_DELAY_MS);
     }
+  }
+
+  /** Whether an event tells more than that a node's stream goes on as it did. */
+  #isNews(event: ClusterEvent): boolean {
+    if (event.type !== "node") return true;
+    const [of, state] = [String(event.fields["of"]), event.fields["state"]];
+    if (this.#sources.get(of) === state) return false;
+    this.#sources.set(of, state);
+    return true;
   }
 
   #answer(answer: Answer): void {

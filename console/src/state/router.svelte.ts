@@ -30,12 +30,15 @@ export const VIEW_NAMES: Record<ViewName, string> = {
 export interface Route {
   view: ViewName;
   params: Readonly<Record<string, string>>;
+  /** A view that the address names and that there is not; its parameters belong to none then. */
+  unknown?: string;
 }
 
 export function parseRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#\/?/, "").split("?", 2);
-  const view = (VIEWS as readonly string[]).includes(path) ? (path as ViewName) : "cluster";
-  return { view, params: Object.fromEntries(new URLSearchParams(query)) };
+  const params = Object.fromEntries(new URLSearchParams(query));
+  if ((VIEWS as readonly string[]).includes(path)) return { view: path as ViewName, params };
+  return path === "" ? { view: "cluster", params } : { view: "cluster", params, unknown: path };
 }
 
 export function formatRoute(view: ViewName, params: Readonly<Record<string, string>> = {}): string {
@@ -60,6 +63,8 @@ class Router {
 
   /** Changes parameters of the view in place: no new entry in the browser's history. */
   set(changes: Readonly<Record<string, string>>): void {
+    // An address that leads nowhere stays as it was typed.
+    if (this.route.unknown !== undefined) return;
     const params = { ...this.route.params, ...changes };
     const fragment = formatRoute(this.route.view, params);
     if (fragment === location.hash) return;

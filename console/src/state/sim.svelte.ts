@@ -4,10 +4,12 @@ import type { Api } from "../api/client";
 import { Poll } from "../api/poll";
 import { asProblem, type Problem } from "../api/problem";
 import { SimApi, type SimAction, type SimBegin, type SimNames, type SimState } from "../api/sim";
-import { describeAction, isAnew } from "../model/simulation";
+import { describeAction, isAnew, isPrecious, type Begun, type Kept } from "../model/simulation";
 
 /** How often the state is asked for, in milliseconds. */
 const INTERVAL_MS = 500;
+/** One step at most, where the server does not say. */
+const STEP_MS_MAX = 60_000;
 /** So many of the last actions are remembered. */
 const DONE_MAX = 30;
 
@@ -27,6 +29,10 @@ export class Simulation {
   problem = $state.raw<Problem | null>(null);
   isBusy = $state(false);
   done = $state.raw<readonly Done[]>([]);
+  /** Who has begun what runs now. */
+  begun = $state<Begun>("server");
+  /** The simulation that another one has taken the place of. */
+  kept = $state.raw<Kept | null>(null);
   #receivedMs = 0;
   #number = 0;
   #poll: Poll<SimState> | undefined;
@@ -78,8 +84,47 @@ export class Simulation {
   step = (ms: number) => this.#do(() => this.api.step(ms));
   setSpeed = (speed: number) => this.#do(() => this.api.set({ speed }));
   check = () => this.#do(() => this.api.check());
-  reset = (begin: SimBegin) => this.#do(() => this.api.reset(begin), true);
-  open = (file: unknown) => this.#do(() => this.api.open(file), true);
+
+  /** Whether it would be a loss if another one took its place. */
+  get isPrecious(): boolean {
+    return this.state !== null && isPrecious(this.state, this.begun, this.done.length);
+  }
+
+  /** Begins another one, and keeps the one before if somebody has made it. */
+  reset = (begin: SimBegin, by: Begun = "user") => this.#replace(() => this.api.reset(begin), by);
+  open = (file: unknown) => this.#replace(() => this.api.open(file), "file");
+
+  /** Brings the one that was kept back to where it was: it is played again, as fast as it goes. */
+  restore = async (): Promise<boolean> => {
+    const kept = this.kept;
+    if (!kept) return false;
+    const isBack = await this.#do(async () => {
+      let state = await this.api.open(kept.file);
+      const most = this.names?.limits.step_ms_max ?? STEP_MS_MAX;
+      while (state.now_ms < kept.now_ms && state.phase !== "broken" && state.phase !== "over") {
+        const before = state.now_ms;
+        state = await this.api.step(Math.min(most, kept.now_ms - state.now_ms));
+        if (state.now_ms <= before) break;
+      }
+      return kept.running && state.phase === "running" ? this.api.set({ running: true }) : state;
+    }, true);
+    if (isBack) [this.kept, this.begun] = [null, "file"];
+    return isBack;
+  };
+
+  async #replace(request: () => Promise<SimState>, by: Begun): Promise<boolean> {
+    let kept = this.kept;
+    const isDone = await this.#do(async () => {
+      const before = this.state;
+      if (before && this.isPrecious) {
+        const { now_ms, running, kind, seed } = before;
+        kept = { file: await this.api.file(), now_ms, running, kind, seed };
+      }
+      return request();
+    }, true);
+    if (isDone) [this.kept, this.begun] = [kept, by];
+    return isDone;
+  }
 
   /** Does something to it now; `false`: it was refused, and `problem` says why. */
   act = (action: SimAction): Promise<boolean> =>
@@ -97,11 +142,12 @@ export class Simulation {
     try {
       const state = await request();
       if (isAnew_) {
-        this.state = null;
+        // Its clock counts before anything is forgotten: ages are by the virtual time.
+        this.#receivedMs = Date.now();
+        this.state = state;
         this.done = [];
         this.#onAnew();
-      }
-      this.#take(state);
+      } else this.#take(state);
       return true;
     } catch (error) {
       this.problem = asProblem(error);
@@ -116,6 +162,8 @@ export class Simulation {
     this.#receivedMs = Date.now();
     this.state = state;
     if (isOther) {
+      // Somebody else has begun it, at another page.
+      this.begun = "user";
       this.done = [];
       this.#onAnew();
     }

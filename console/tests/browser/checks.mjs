@@ -1,11 +1,11 @@
-// Runs checks one after the other, each by name, and goes on after a failure.
+// Runs checks one after the other, each by name, and goes on after a failure. What failed is told again at the end.
 
 /** @typedef {{ name: string, run: () => Promise<void> }} Check */
 
 export class Checks {
   passed = 0;
   failed = 0;
-  /** @type {string[]} */
+  /** @type {{ name: string, why: string }[]} */
   failures = [];
 
   /** Runs one check and prints how it went. */
@@ -16,12 +16,35 @@ export class Checks {
       this.passed += 1;
       console.log(`  ok      ${name} (${Date.now() - began} ms)`);
     } catch (error) {
-      this.failed += 1;
-      const failure = `  FAILED  ${name}: ${error instanceof Error ? error.message : error}`;
-      this.failures.push(failure);
-      console.log(failure);
+      this.fail(name, error, Date.now() - began);
     }
   }
+
+  /** Counts a failure, also of what is no check, as of a cluster that does not start. */
+  fail(/** @type {string} */ name, /** @type {unknown} */ error, tookMs = 0) {
+    const why = error instanceof Error ? error.message : String(error);
+    this.failed += 1;
+    this.failures.push({ name, why });
+    console.log(`  FAILED  ${name} (${tookMs} ms): ${why}`);
+  }
+
+  /** The last lines: every failed check with its reason, then the sum. */
+  summary() {
+    const lines = this.failures.map(({ name, why }) => `  FAILED  ${name}: ${shortened(why)}`);
+    return [...lines, `console browser: ${this.passed} passed, ${this.failed} failed`].join("\n");
+  }
+}
+
+/** So many lines of a reason stand in the summary. */
+const WHY_LINES_MAX = 6;
+
+function shortened(/** @type {string} */ why) {
+  const lines = why.split("\n");
+  const rest = lines.length - WHY_LINES_MAX;
+  return lines
+    .slice(0, WHY_LINES_MAX)
+    .concat(rest > 0 ? [`          … and ${rest} more lines above`] : [])
+    .join("\n");
 }
 
 export function equal(/** @type {unknown} */ found, /** @type {unknown} */ wanted, what = "") {

@@ -5,6 +5,8 @@ import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+/** Waits end as soon as what is waited for is there: this is for slow machines. */
+const TIMEOUT_MS = 30_000;
 const EXECUTABLE = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
 
 export async function openBrowser() {
@@ -31,7 +33,7 @@ export async function openPage(browser, options = {}) {
     if (protocol !== "blob:" && hostname !== "127.0.0.1")
       complaints.push(`foreign request: ${request.url()}`);
   });
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(TIMEOUT_MS);
   return {
     page,
     /** Complaints since the last call; those that `isExpected` names are left out. */
@@ -77,4 +79,48 @@ async function violations(/** @type {import("playwright-core").Page} */ page) {
       (/** @type {{ id: string, help: string, nodes: { html: string, failureSummary: string }[] }} */ each) =>
         `${each.id}: ${each.help}: ${each.nodes[0]?.html.slice(0, 200)} ${each.nodes[0]?.failureSummary}`,
     );
+}
+
+/** From now on labels that begin with these words are noted in `document.body.dataset.noted`, however short they last. */
+export async function noteLabels(
+  /** @type {import("playwright-core").Page} */ page,
+  /** @type {string} */ words,
+) {
+  await page.evaluate((wanted) => {
+    const note = () => {
+      for (const each of document.querySelectorAll("[aria-label]")) {
+        const label = each.getAttribute("aria-label") ?? "";
+        const noted = document.body.dataset["noted"] ?? "";
+        if (label.startsWith(wanted) && !noted.includes(label))
+          document.body.dataset["noted"] = `${noted}\n${label}`;
+      }
+    };
+    const options = { subtree: true, childList: true, attributes: true, attributeFilter: ["aria-label"] };
+    new MutationObserver(note).observe(document.querySelector("main") ?? document.body, options);
+  }, words);
+}
+
+/** Frames a second: the most in any of some windows, the first that has enough ends it. */
+export async function framesReach(
+  /** @type {import("playwright-core").Page} */ page,
+  /** @type {number} */ wanted,
+) {
+  const WINDOWS_MAX = 6;
+  let most = 0;
+  for (let i = 0; i < WINDOWS_MAX && most < wanted; i++) {
+    const frames = await page.evaluate(
+      () =>
+        new Promise((done) => {
+          let count = 0;
+          const end = performance.now() + 2000;
+          const frame = () => (
+            ++count,
+            performance.now() < end ? requestAnimationFrame(frame) : done(count / 2)
+          );
+          requestAnimationFrame(frame);
+        }),
+    );
+    most = Math.max(most, Number(frames));
+  }
+  return most;
 }

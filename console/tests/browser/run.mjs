@@ -14,15 +14,23 @@ if (!existsSync(new URL("../../dist/index.html", import.meta.url))) {
 }
 const checks = new Checks();
 const browser = await openBrowser();
+const only = process.argv.find((word) => word.startsWith("--only="))?.slice("--only=".length);
+const hasReal = !process.argv.includes("--recorded");
+/** @type {[string, boolean, (checks: Checks, browser: import("playwright-core").Browser) => Promise<void>][]} */
+const parts = [
+  ["recorded", true, checkRecorded],
+  ["simulated", true, checkSimulated],
+  ["sim", hasReal, checkSim],
+  ["real", hasReal, checkReal],
+];
 try {
-  const only = process.argv.find((word) => word.startsWith("--only="))?.slice("--only=".length);
-  if (!only || only === "recorded") await checkRecorded(checks, browser);
-  if (!only || only === "simulated") await checkSimulated(checks, browser);
-  if (!process.argv.includes("--recorded") && (!only || only === "sim")) await checkSim(checks, browser);
-  if (!process.argv.includes("--recorded") && (!only || only === "real")) await checkReal(checks, browser);
+  for (const [name, isHere, run] of parts) {
+    if (!isHere || (only && only !== name)) continue;
+    // A part that cannot begin is a failure among others: the rest is checked all the same.
+    await run(checks, browser).catch((error) => checks.fail(`the part ${name}`, error));
+  }
 } finally {
   await browser.close();
 }
-for (const failure of checks.failures) console.log(failure);
-console.log(`console browser: ${checks.passed} passed, ${checks.failed} failed`);
+console.log(checks.summary());
 process.exitCode = checks.failed === 0 ? 0 : 1;

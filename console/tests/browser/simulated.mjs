@@ -62,6 +62,8 @@ export async function checkSimulated(checks, browser) {
   });
 
   await checks.check("sim: what is refused is told of, and the page goes on", async () => {
+    equal(await page.getByRole("button", { name: "A hundred join" }).count(), 0, "offers that cannot work");
+    await page.getByText("Up to 47 more can join").waitFor();
     await page.getByRole("spinbutton", { name: "Nodes" }).first().fill("60");
     await page.getByRole("button", { name: "Join at once" }).click();
     await page.getByRole("alert").getByText("there are 50 at most").waitFor();
@@ -99,12 +101,25 @@ export async function checkSimulated(checks, browser) {
     await page.getByRole("button", { name: "Open…" }).click();
     await (await second).setFiles(broken);
     await page.getByRole("alert").getByText("carillon_simulation").waitFor();
+    equal(await page.getByText("The console failed").count(), 0, "failures of the console");
     complaints();
+  });
+
+  await checks.check("sim: the tour keeps a simulation that was opened, and puts it back", async () => {
+    await open("tour?step=3");
+    await page.getByText("which was opened from a file").waitFor();
+    await page.getByRole("button", { name: /^Begin it/ }).click();
+    await page.getByRole("group", { name: /^Ring of 64 members/ }).waitFor();
+    await page.getByRole("button", { name: "Put it back" }).click();
+    await page.getByText("Simulated cluster").waitFor();
+    await page.getByRole("button", { name: "Put it back" }).waitFor({ state: "detached" });
+    quiet(await axe());
+    complaints(); // the keys of the tour were not recorded
   });
 
   await checks.check("sim: a hundred members join a ring, and a lookup finds its way", async () => {
     await open("simulator");
-    await page.getByText("A ring of members").click();
+    await page.getByText("A ring of members", { exact: true }).click();
     await page.getByLabel("Members", { exact: true }).last().fill("200");
     await page.getByRole("button", { name: "Begin anew" }).click();
     await page.getByRole("group", { name: /^Ring of 200 members/ }).waitFor();
@@ -161,6 +176,8 @@ export async function checkSimulated(checks, browser) {
     await page.getByRole("button", { name: "Start node-2" }).click();
     await page.getByRole("button", { name: "Kill node-2" }).waitFor();
     await page.getByRole("button", { name: "Add a node…" }).click();
+    await page.getByLabel("Find a setting").fill("MEMORY");
+    equal(await page.getByRole("region", { name: "Settings of the new node" }).locator("input").count(), 1);
     await page.getByLabel("memory_max").fill("2GiB");
     await page.getByRole("button", { name: "Start it" }).click();
     await page.getByText("memory_max=2GiB").waitFor();

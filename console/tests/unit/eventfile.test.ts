@@ -50,6 +50,31 @@ describe("a file of carillon record", () => {
     expect(recording.events).toHaveLength(5);
   });
 
+  test("tells of a node only what events tell", () => {
+    const C = "9999888877776666";
+    const hello = HELLO.replace(
+      '"name":"n2"}',
+      `"name":"n2"},{"node":"${C}","name":"n3"},{"node":"ffff","name":"n4"}`,
+    );
+    const body = [
+      ...BODY,
+      line("member", 6000, { member: C, state: "up" }),
+      line("checkpointed", 6100, { node: C }),
+      line("node-started", 8000, { node: B }),
+    ];
+    const { recording } = decodeEvents(file(hello, ...body, line("end", 9000)));
+    expect(recording.source).toBe("events");
+    const at = (ms: number) => modelAt(recording.models, T + ms);
+    const states = (ms: number) =>
+      Object.fromEntries(at(ms)?.nodes.map((each) => [each.name, each.state]) ?? []);
+    // What is up says so itself; of n4 nobody tells anything, and n3 was not there before it came.
+    expect(states(50)).toEqual({ n1: "up", n2: "unknown", n4: "unknown" });
+    expect(states(200)).toEqual({ n1: "up", n2: "up", n4: "unknown" });
+    expect(states(6050)).toEqual({ n1: "up", n2: "down", n3: "up", n4: "unknown" });
+    expect(states(8500)).toMatchObject({ n2: "up" });
+    expect(recording.models.every((model) => model.isFromEvents && model.nodesHealth === null)).toBe(true);
+  });
+
   test("may have broken lines, gaps and no end: the page says so and shows the rest", () => {
     const gap = line("gap", 3000, { of: B, reason: "kept", events: 7 });
     const { recording, notes } = decodeEvents(file(HELLO, "{torn", ...BODY, gap, '{"no":"type"}'));

@@ -1,6 +1,12 @@
 import { describe, expect, test } from "vitest";
 import type { TransactionSample, TransactionStep } from "../../src/events/samples";
-import { holders, recovery, spansOf } from "../../src/views/transactions/locks";
+import {
+  DECIDED_MAX_MS,
+  holders,
+  recovery,
+  spansOf,
+  UNDECIDED_MAX_MS,
+} from "../../src/views/transactions/locks";
 import { draw } from "../../src/views/transactions/phases";
 
 let clock = 0;
@@ -13,6 +19,9 @@ function transaction(steps: TransactionStep[], outcome: TransactionSample["outco
   const isRecovered = steps.some((each) => each.phase === "recover");
   return { id: "t", keyspace: "0", node: "A", record: 1, steps, outcome, isRecovered };
 }
+
+const now = () => clock * 10;
+const nobody = () => false;
 
 describe("locks", () => {
   test("last from a shard's vote until it is resolved", () => {
@@ -47,10 +56,56 @@ describe("locks", () => {
       { shard: 1, kind: "wait", from: 1, to: 3 },
       { shard: 1, kind: "lock", from: 3, to: null },
     ]);
-    expect(holders([waited], 10).map((each) => [each.kind, each.untilMs === null])).toEqual([
+    expect(holders([waited], 10, now(), nobody).map((each) => [each.kind, each.lasts])).toEqual([
       ["lock", true],
       ["wait", false],
     ]);
+  });
+
+  test("of a transaction that is decided do not last for ever, though no end was sampled", () => {
+    const cut = transaction([step("prepare", [1]), step("voted", [1]), step("committed")], "committed");
+    const at = (ms: number) => holders([cut], 10, now() + ms, nobody)[0];
+    expect(at(DECIDED_MAX_MS - 1)).toMatchObject({ lasts: true, untilMs: null });
+    expect(at(DECIDED_MAX_MS)).toMatchObject({ lasts: false, untilMs: null });
+  });
+
+  test("of a transaction that is not are shown for a while, or as long as its coordinator is down", () => {
+    const cut = transaction([step("prepare", [1]), step("voted", [1])], "running");
+    const lasts = (ms: number, isDown: (node: string) => boolean) =>
+      holders([cut], 10, now() + ms, isDown)[0]?.lasts;
+    expect(lasts(UNDECIDED_MAX_MS - 1, nobody)).toBe(true);
+    expect(lasts(UNDECIDED_MAX_MS, nobody)).toBe(false);
+    expect(lasts(UNDECIDED_MAX_MS, (node) => node === "A")).toBe(true);
+  });
+
+  test("are not kept by the shard that commits as it votes", () => {
+    const quick = transaction(
+      [
+        step("prepare", [2, 1], { inOrder: true }),
+        step("voted", [2]),
+        step("voted", [1]),
+        step("committed"),
+        step("resolve", [2]),
+      ],
+      "committed",
+    );
+    expect(holders([quick], 10, now(), nobody).every((each) => each.untilMs !== null)).toBe(true);
+  });
+
+  test("of an attempt that failed are given up while the next one holds its own", () => {
+    const again = transaction(
+      [
+        step("prepare", [1, 2]),
+        step("voted", [1]),
+        step("refused", [2], { reason: "changed" }),
+        step("prepare", [1, 2], { attempt: 1 }),
+        step("voted", [1], { attempt: 1 }),
+        step("resolve", [1]),
+        step("finished"),
+      ],
+      "running",
+    );
+    expect(holders([again], 10, now(), nobody).map((each) => each.lasts)).toEqual([true, false]);
   });
 
   test("that were not given for another reason are no wait", () => {
@@ -58,7 +113,7 @@ describe("locks", () => {
       [step("prepare", [1]), step("refused", [1], { reason: "changed" })],
       "refused",
     );
-    expect(holders([changed], 10)).toEqual([]);
+    expect(holders([changed], 10, now(), nobody)).toEqual([]);
   });
 });
 

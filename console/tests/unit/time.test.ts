@@ -222,6 +222,7 @@ describe("recordings", () => {
   const recording = {
     format: RECORDING_FORMAT,
     savedAtMs: 5,
+    source: "page",
     models,
     events: [event("split")],
     points: [],

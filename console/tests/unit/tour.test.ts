@@ -5,14 +5,17 @@ import {
   describeAction,
   faultsFor,
   isAnew,
+  isPrecious,
   readSimulationFile,
+  roomFor,
   virtualTime,
 } from "../../src/model/simulation";
+import { findPlants, groupPlants } from "../../src/views/simulator/plants";
 import { hopsOf, memberRadius, membersOf } from "../../src/views/simulator/overlay";
 import { devActionsFor, explainDev, readParameters } from "../../src/views/cluster/dev";
-import { remaining } from "../../src/views/cluster/drain";
+import { lostTargets, remaining, waitWords } from "../../src/views/cluster/drain";
 import { FALLACIES } from "../../src/views/tour/fallacies";
-import { fits, isUntouched, SCENES, victim } from "../../src/views/tour/scenes";
+import { fits, SCENES, victim } from "../../src/views/tour/scenes";
 import { STEPS } from "../../src/views/tour/steps";
 import { modelOf, routes, WELL } from "./recording";
 
@@ -54,11 +57,16 @@ describe("the tour", () => {
     expect(new Set(played)).toEqual(new Set(Object.keys(SCENES)));
   });
 
-  test("never begins anew over what somebody has built", () => {
-    expect(isUntouched(state(), 0)).toBe(true);
-    expect(isUntouched(state({ actions: 1 }), 0)).toBe(false);
-    expect(isUntouched(state({ scenario: "domain-lost" }), 0)).toBe(false);
-    expect(isUntouched(state(), 2)).toBe(false);
+  test("is lost for nothing only if nobody has made it", () => {
+    expect(isPrecious(state(), "server", 0)).toBe(false);
+    expect(isPrecious(state({ actions: 1 }), "server", 0)).toBe(true);
+    expect(isPrecious(state({ to_come: 1 }), "server", 0)).toBe(true);
+    expect(isPrecious(state({ scenario: "domain-lost" }), "server", 0)).toBe(true);
+    expect(isPrecious(state(), "server", 2)).toBe(true);
+    // One that was opened from a file begins at time 0, and looks as if nothing had been done.
+    expect(isPrecious(state(), "file", 0)).toBe(true);
+    expect(isPrecious(state(), "user", 0)).toBe(true);
+    expect(isPrecious(state({ actions: 9 }), "tour", 3)).toBe(false);
   });
 
   test("harms a node that does not draw the page, if there is another", () => {
@@ -98,6 +106,33 @@ describe("a simulation", () => {
     expect(faultsFor(node("a", { state: "paused" }), "cluster")).toContain("resume");
     expect(faultsFor(node("a", { state: "gone" }), "cluster")).toEqual([]);
     expect(faultsFor(node("a"), "overlay")).toEqual(["crash", "remove-node"]);
+  });
+
+  test("takes so many more as there is room for", () => {
+    const limits = { nodes_max: 50, members_max: 1000 };
+    expect(roomFor(state({ nodes: [node("a")] }), limits)).toBe(49);
+    expect(roomFor(state({ kind: "overlay", nodes: [node("a")] }), limits)).toBe(999);
+    expect(roomFor(null, undefined)).toBe(50);
+  });
+
+  test("has its planted bugs in groups, and finds them by words", () => {
+    const plants = [
+      { name: "own-clock", about: "Scans are judged by the clock of the asked node (G13)." },
+      { name: "unvalidated", about: "It does not look whether what it watches has changed (G8, G15)." },
+      { name: "unranged", about: "… nor whether a key has come into a range of it." },
+      { name: "new", about: "Of a rule without a group here (G2)." },
+    ];
+    const groups = groupPlants(plants).map(({ title, plants: found }) => [
+      title,
+      ...found.map((each) => each.name),
+    ]);
+    expect(groups).toEqual([
+      ["Transactions", "unvalidated", "unranged"],
+      ["Replicas and nodes", "own-clock"],
+      ["Others", "new"],
+    ]);
+    expect(findPlants(plants, "CLOCK asked").map((each) => each.name)).toEqual(["own-clock"]);
+    expect(findPlants(plants, "")).toHaveLength(4);
   });
 
   test("says what is wrong with a node", () => {
@@ -170,9 +205,40 @@ describe("a drain", () => {
   const rate = { over_ms: 10_000, replicas: 5, bytes: 0 };
 
   test("takes as long as its rate says, if it has one", () => {
-    expect(remaining({ replicas: 10, rate })).toBe(20_000);
-    expect(remaining({ replicas: 10, rate: { ...rate, replicas: 0 } })).toBeNull();
-    expect(remaining({ replicas: 10, rate: null })).toBeNull();
-    expect(remaining({ replicas: 0, rate })).toBeNull();
+    const waits = [{ state: "moving", shards: 1, why: "" }];
+    expect(remaining({ replicas: 10, rate, waits })).toBe(20_000);
+    expect(remaining({ replicas: 10, rate: { ...rate, replicas: 0 }, waits })).toBeNull();
+    expect(remaining({ replicas: 10, rate: null, waits })).toBeNull();
+    expect(remaining({ replicas: 0, rate, waits })).toBeNull();
+  });
+
+  test("takes nobody knows how long while some shards cannot go", () => {
+    for (const state of ["no-leader", "silent", "stuck"]) {
+      expect(remaining({ replicas: 10, rate, waits: [{ state, shards: 1, why: "" }] })).toBeNull();
+    }
+  });
+
+  test("is told of one shard and of several", () => {
+    expect(waitWords("moving", 1)).toBe("is on its way");
+    expect(waitWords("moving", 2)).toBe("are on their way");
+    expect(waitWords("of-a-later-version", 2)).toBe("of-a-later-version");
+  });
+
+  test("names new replicas whose node is down", () => {
+    const model = modelOf(WELL);
+    const [draining, target] = [model.nodes[0], model.nodes[2]];
+    if (!draining || !target) throw new Error("the recording has three nodes");
+    const shards = model.shards.slice(0, 2).map((shard, i) => ({
+      ...shard,
+      replicas: shard.replicas.map((replica) =>
+        i === 0 && replica.node === target.id ? { ...replica, role: "learner" as const } : replica,
+      ),
+    }));
+    const nodes = (state: "up" | "down") =>
+      model.nodes.map((each) => (each.id === target.id ? { ...each, state } : each));
+    expect(lostTargets(draining.id, { nodes: nodes("up"), shards })).toEqual([]);
+    expect(lostTargets(draining.id, { nodes: nodes("down"), shards })).toEqual([
+      { shard: shards[0]?.id, name: target.name },
+    ]);
   });
 });

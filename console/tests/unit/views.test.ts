@@ -5,7 +5,7 @@ import { fromText, toText } from "../../src/model/bytes";
 import { EMPTY, nodeName } from "../../src/model/model";
 import { formatRoute, parseRoute } from "../../src/state/router.svelte";
 import { DEFAULTS, readChoices } from "../../src/state/settings.svelte";
-import { actionsFor, explain } from "../../src/views/cluster/actions";
+import { actionsFor, explain, refusalOf } from "../../src/views/cluster/actions";
 import { kindOf, OUTCOMES, sentence } from "../../src/views/cluster/decisions";
 import { browse, PAGE_KEYS, rangeOf } from "../../src/views/keys/browse";
 import {
@@ -27,7 +27,16 @@ import {
 } from "../../src/views/keys/history";
 import { before, listVersions, VERSIONS_MAX } from "../../src/views/keys/versions";
 import { keysToTry, summarise } from "../../src/views/lookups/compare";
-import { filterShards, isTroubled, lagOf, placeOf, sortShards } from "../../src/views/shards/table";
+import {
+  filterShards,
+  isTroubled,
+  lagOf,
+  MERGE_BYTES,
+  mergesAgain,
+  placeOf,
+  sortShards,
+  troubleOf,
+} from "../../src/views/shards/table";
 import { factsOf, halvings, keyspaceToShow, STEPS } from "../../src/views/tour/steps";
 import { answer, DOWN, modelOf, routes, SPLIT, WELL } from "./recording";
 
@@ -43,6 +52,9 @@ describe("addresses of views", () => {
   it("that nobody knows lead to the cluster", () => {
     for (const fragment of ["", "#", "#/nowhere", "#/constructor", "#?x=1"]) {
       expect(parseRoute(fragment).view).toBe("cluster");
+      // What names no view is kept, so that the page can say so.
+      const isNamed = fragment.replace(/^#\/?/, "").split("?")[0] !== "";
+      expect(parseRoute(fragment).unknown !== undefined).toBe(isNamed);
     }
   });
 });
@@ -62,7 +74,29 @@ describe("the cluster", () => {
   it("offers what a node's state allows", () => {
     expect(actionsFor(node)).toEqual(["cordon", "drain"]);
     expect(actionsFor({ standing: "draining", replicas: 0 })).toEqual(["uncordon", "cordon", "remove"]);
+    expect(actionsFor({ standing: "member", replicas: 0 })).toEqual(["cordon", "drain", "remove"]);
     expect(actionsFor({ standing: "removed", replicas: 0 })).toEqual([]);
+  });
+
+  it("says beforehand why a node can be neither cordoned nor drained", () => {
+    const model = modelOf(WELL);
+    const [first, second, third] = model.nodes;
+    if (!first || !second || !third) throw new Error("the recording has three nodes");
+    const most = Math.max(...model.keyspaces.map((each) => each.replicas));
+    expect(most).toBe(3);
+    for (const action of ["cordon", "drain", "remove"] as const) {
+      expect(refusalOf(action, second, model)).toContain("2 nodes are left that may take replicas");
+    }
+    expect(refusalOf("uncordon", second, model)).toBeNull();
+    expect(refusalOf("remove", { ...second, standing: "draining" }, model)).toBeNull();
+    const keyspaces = model.keyspaces.map((each) => ({ ...each, replicas: 2 }));
+    expect(refusalOf("drain", second, { ...model, keyspaces })).toBeNull();
+    const nodes = [first, second, { ...third, standing: "draining" as const }];
+    expect(refusalOf("drain", second, { keyspaces, nodes })).toContain("1 node is left");
+    // A node that is down reduces nothing by leaving.
+    expect(refusalOf("drain", { ...second, state: "down" }, model)).toBeNull();
+    const alone = { keyspaces: [], nodes: [first] };
+    expect(refusalOf("drain", first, alone)).toContain("no node is left");
   });
 
   it("says before what can be undone", () => {
@@ -106,6 +140,22 @@ describe("shards", () => {
     expect(filterShards(model.shards, { ...all, show: "troubled" }).every(isTroubled)).toBe(true);
     expect(filterShards(model.shards, { ...all, node: "nobody" })).toEqual([]);
     expect(filterShards(modelOf(WELL).shards, { ...all, show: "troubled" })).toEqual([]);
+  });
+
+  it("say in a few words what is wrong with one", () => {
+    const [shard] = modelOf(WELL).shards;
+    if (!shard) throw new Error("the recording has shards");
+    const sick = { ...shard, id: 4, leader: null, replicas_live: 1, replicas_wanted: 3, lagging: [2] };
+    expect(troubleOf(sick)).toBe("shard 4 (no leader, 1 of 3 replicas, a replica lags)");
+    expect(troubleOf({ ...shard, id: 5, verdict: "failing" })).toBe("shard 5 (failing)");
+  });
+
+  it("warn before a split that a merge will undo by itself", () => {
+    const shard = { here: true, told_by: null, bytes: 1000 };
+    expect(mergesAgain(shard)).toContain("merge_bytes");
+    expect(mergesAgain({ ...shard, bytes: MERGE_BYTES })).toBe("");
+    expect(mergesAgain({ ...shard, here: false })).toBe("");
+    expect(mergesAgain({ ...shard, here: false, told_by: "ab" })).toContain("16 MiB");
   });
 
   it("are sorted by each column, both ways, and stay all", () => {

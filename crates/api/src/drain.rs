@@ -217,6 +217,12 @@ fn changing(shard: &ShardStatus) -> String {
         return format!("the voters of shard {id} are being changed");
     };
     let to = new.name.as_ref().unwrap_or(&new.node);
+    if !new.live {
+        return format!(
+            "the new replica of shard {id} is to be on {to}, which is down: it waits until {to} is \
+             back, or the leader chooses another node"
+        );
+    }
     match (&new.snapshot, new.awaits_snapshot, new.behind) {
         (Some(sent), ..) => format!(
             "a snapshot of shard {id} is on its way to {to}: {} of about {} bytes are sent",
@@ -356,6 +362,13 @@ mod tests {
                 vec![],
                 DrainState::Moving,
                 "the new replica of shard 7 on n3 lacks 12 entries",
+            ),
+            (
+                changing(Some(ReplicaStatus { live: false, ..new.clone() })),
+                vec![],
+                DrainState::Moving,
+                "the new replica of shard 7 is to be on n3, which is down: it waits until n3 is \
+                 back, or the leader chooses another node",
             ),
             (
                 changing(Some(ReplicaStatus { awaits_snapshot: true, snapshot, ..new.clone() })),

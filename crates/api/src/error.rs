@@ -143,6 +143,18 @@ pub enum ApiError {
         /// The newest time that can be asked for.
         now: Timestamp,
     },
+    /// There is no such snapshot, or it has ended. Nothing was done.
+    #[error("no snapshot {id}: it was released, or has ended")]
+    NoSnapshot {
+        /// Its number.
+        id: u64,
+    },
+    /// No snapshot can be taken. Nothing was done.
+    #[error("{why}")]
+    SnapshotRefused {
+        /// Why, as a clause.
+        why: String,
+    },
     /// Data takes all of `memory_max`. The write was not done; reads and deletes go on.
     #[error("all memory for data is used ({bytes_max} bytes)")]
     OutOfMemory {
@@ -273,6 +285,8 @@ impl ApiError {
             | ApiError::ValueTooLong { .. }
             | ApiError::BelowSafePoint { .. }
             | ApiError::InFuture { .. }
+            | ApiError::NoSnapshot { .. }
+            | ApiError::SnapshotRefused { .. }
             | ApiError::OutOfMemory { .. }
             | ApiError::DiskFull
             | ApiError::Busy { .. }

@@ -1,6 +1,7 @@
 //! Keys of a keyspace, page by page: `/v1/keys/{keyspace}`.
 
 use bytes::Bytes;
+use keyspace::Timestamp;
 
 /// The most keys that a page is asked for.
 pub const KEYS_PAGE_MAX: usize = 1000;
@@ -14,6 +15,8 @@ pub struct KeysQuery {
     pub cursor: Option<String>,
     /// About so many keys.
     pub limit: usize,
+    /// Those that had a value then; none: now.
+    pub at: Option<Timestamp>,
 }
 
 /// A page.

@@ -31,6 +31,7 @@ mod metrics;
 mod metrics_summary;
 pub mod nearest;
 mod routes;
+mod snapshots;
 mod txn;
 
 use bytes::Bytes;
@@ -56,6 +57,9 @@ pub use keys::{KEYS_PAGE_MAX, KeysPage, KeysQuery};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
 pub use metrics_summary::{HistogramSummary, MetricsSummary, NodeMetrics};
 pub use routes::{RouteStatus, RouteStep};
+pub use snapshots::{
+    AHEAD_MS_MAX, GET_MANY_KEYS_MAX, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec,
+};
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 
 use events::{Wake, WatchRequest, Watching};
@@ -98,6 +102,45 @@ pub trait NodeService: Send + Sync + 'static {
     /// Keys of a keyspace, page by page. A key that is there throughout is shown at least once;
     /// [`ApiError::BadCursor`] if no page of the keyspace begins there.
     fn keys(&self, keyspace: &str, asked: KeysQuery, done: Done<KeysPage>);
+    /// The values of several keys as of a past time: all of one cut.
+    fn get_many(
+        &self,
+        _keyspace: &str,
+        _keys: Vec<Bytes>,
+        _at: Timestamp,
+        done: Done<Vec<Answer>>,
+    ) {
+        done(Err(no_snapshots()));
+    }
+    /// The cluster's id, if it has one.
+    fn cluster_id(&self) -> Option<u64> {
+        None
+    }
+    /// Takes a snapshot: keeps a time readable.
+    fn snapshot_take(&self, _spec: SnapshotSpec, done: Done<SnapshotInfo>) {
+        done(Err(no_snapshots()));
+    }
+    /// Those that are kept.
+    fn snapshots(&self, done: Done<Vec<SnapshotInfo>>) {
+        done(Err(no_snapshots()));
+    }
+    /// Keeps one for so long from now on; [`ApiError::NoSnapshot`] if there is none of this number.
+    fn snapshot_renew(&self, _id: u64, _ttl_ms: u64, done: Done<SnapshotInfo>) {
+        done(Err(no_snapshots()));
+    }
+    /// Keeps one no longer.
+    fn snapshot_release(&self, _id: u64, done: Done<()>) {
+        done(Err(no_snapshots()));
+    }
+    /// From when on keyspaces can be read, and what holds that.
+    fn safe_points(&self, done: Done<Vec<SafePointInfo>>) {
+        done(Err(no_snapshots()));
+    }
+    /// Asks that the safe points of keyspaces (of all, if none is named) rise to a time, or as far
+    /// as snapshots let them. Answers as [`Self::safe_points`], as it was before.
+    fn collect(&self, _keyspaces: Vec<String>, _at: Timestamp, done: Done<Vec<SafePointInfo>>) {
+        done(Err(no_snapshots()));
+    }
     /// The changes of a key, a page of them, the newest first.
     fn history(&self, keyspace: &str, key: Bytes, asked: HistoryQuery, done: Done<History>);
     /// The route to the owner of a key, by each of these lookups; hop by hop, if traced. None for a
@@ -167,6 +210,11 @@ pub trait NodeService: Send + Sync + 'static {
     fn metrics_of_cluster(&self, done: Done<NodeMetrics>) {
         done(Ok(NodeMetrics { nodes: vec![self.metrics_summary()], silent: Vec::new() }));
     }
+}
+
+/// For services that are no nodes.
+fn no_snapshots() -> ApiError {
+    ApiError::SnapshotRefused { why: "a simulation keeps no snapshots".to_owned() }
 }
 
 /// Names one request of this node: the process that took it, and its number there (SAFETY G10).

@@ -4,7 +4,8 @@
 //!   scenario (TOML)          what to measure                              pure
 //!      │ cells of its matrix × repetitions
 //!      ▼
-//!   run ── target            starts what is to be measured, if asked
+//!   run ── target            starts the nodes that are to be measured, if asked
+//!    ├─ director             kills, pauses, adds them by a timeline; counts what they use
 //!    │  └─ phase             threads with an event loop each: setup, warm-up, phases, teardown
 //!    │       ├─ load         which request comes next, and when           pure
 //!    │       ├─ driver       requests to bytes, bytes to replies          pure, but for memory
@@ -14,8 +15,12 @@
 //!               └── report:           a page with charts                  pure
 //! ```
 //!
-//! With agents the phases run on other hosts: [`agents`] ships the scenario, starts all at one
-//! moment and gathers what they measured.
+//! [`live`] shows a run in a browser while it goes on. With agents the phases run on other hosts:
+//! [`agents`] ships the scenario, starts all at one moment and gathers what they measured. Nodes
+//! may run there, too.
+//!
+//! [`papers`] measures five documents with it, and [`papers::model`] says what a request costs in a
+//! cluster of any size.
 //!
 //! Invariants:
 //! 1. A latency of an open loop counts from when the request was meant to be sent, not from when a
@@ -31,9 +36,11 @@
 
 pub mod agents;
 pub mod driver;
+pub mod live;
 pub mod load;
 pub mod machine;
 pub mod measure;
+pub mod papers;
 pub mod report;
 pub mod run;
 pub mod scenario;

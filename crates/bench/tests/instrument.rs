@@ -8,8 +8,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use bench::agents::agent::Serving;
 use bench::agents::{Remote, Secret, agent};
 use bench::measure::result::{PhaseResult, Results};
 use bench::run::{self, Local, Options, Progress, RunError, Session};
@@ -24,10 +25,9 @@ fn plan(text: &str) -> Plan {
 fn options(dir: &Path) -> Options {
     Options {
         out: dir.to_owned(),
-        repetitions: None,
-        replaces: false,
         command: "test".to_owned(),
         version: "0".to_owned(),
+        ..Options::default()
     }
 }
 
@@ -252,6 +252,14 @@ fn what_cannot_be_run_says_why_before_anything_has_started() {
                  name = \"a\"\nseconds = 1\nmix = { x = 1 }\n";
     let why = run_in(dir.path(), unfit).unwrap_err().to_string();
     assert!(why.contains("operation x: this driver has no commands"), "{why}");
+    let crowd = format!("[load]\nclients = 100_000\n{SHORT}");
+    let crowd = against(free, &crowd).replace("addresses", "request_timeout = \"1s\"\naddresses");
+    let allowed = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let allowed = allowed.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    if allowed.split_whitespace().next().unwrap().parse::<u64>().unwrap() <= 100_000 {
+        let why = run_in(dir.path(), &crowd).unwrap_err().to_string();
+        assert!(why.starts_with("phase `run`: 100000 clients need 100064 open files"), "{why}");
+    }
     let address = liar("$-1\r\n", "-READONLY no\r\n", Duration::ZERO);
     let why = run_in(dir.path(), &against(address, SHORT)).unwrap_err().to_string();
     assert!(why.contains("setup failed: 10 × refused: READONLY no"), "{why}");
@@ -305,6 +313,14 @@ fn a_full_disk_keeps_what_was_measured_before() {
     let out = dir.path().join("disk/out");
     let text = "repetitions = 3\n[target]\ndriver = \"memory\"\n[keys]\ncount = 10\n\
                 [[phase]]\nname = \"run\"\nseconds = 0.05\n";
+    disk.fill();
+    let begun = dir.path().join("begun");
+    let begins = format!("[[node]]\nname = \"a\"\ncommand = [\"touch\", {begun:?}]\n");
+    let nodes = text.replace("\"memory\"\n", &format!("\"resp\"\n{begins}"));
+    let why = run_in(&out, &nodes).unwrap_err().to_string();
+    assert!(why.contains("disk/out") && why.contains("No space left"), "{why}");
+    assert!(!begun.exists(), "nothing has been started");
+    disk.free();
     let ended = run::run(&plan(text), &options(&out), &mut Local::default(), &mut |progress| {
         if let Progress::Run { number: 2, .. } = progress {
             disk.fill();
@@ -330,7 +346,10 @@ fn secret() -> Secret {
 fn start_agent() -> String {
     let address = harness::ports::unused().to_string();
     let listen = address.clone();
-    thread::spawn(move || agent::serve(&listen, &secret(), &mut |_| {}));
+    thread::spawn(move || {
+        let serving = Serving { secret: secret(), clock: SystemTime::now, log: &|_| {} };
+        agent::serve(&listen, &serving)
+    });
     harness::until(Duration::from_secs(10), "the agent listens", || {
         TcpStream::connect(&address).ok()
     });

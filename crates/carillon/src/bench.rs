@@ -2,16 +2,20 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bench::agents::{Remote, Secret, agent};
+use bench::live::Live;
 use bench::measure::compare::Comparison;
 use bench::measure::result::{PhaseResult, Results, shown};
+use bench::papers;
 use bench::run::{self, Local, Options, Progress, RunError, Session};
 use bench::scenario::{Metric, Plan, shipped};
 use bench::{report, scenario};
 
-use crate::cli::bench::{AgentArgs, BenchArgs, BenchCommand, CompareArgs, RunArgs};
+use crate::cli::bench::{AgentArgs, BenchArgs, BenchCommand, CompareArgs, PapersArgs, RunArgs};
 use crate::exit::Exit;
 use crate::output::{complain, line, note, raw};
 
@@ -29,6 +33,7 @@ pub fn bench(args: &BenchArgs) -> Exit {
         BenchCommand::Run(args) => start(args),
         BenchCommand::Compare(args) => compare(args),
         BenchCommand::Report { result } => page(result),
+        BenchCommand::Papers(args) => measure_papers(args),
         BenchCommand::Agent(args) => serve(args),
     }
 }
@@ -108,10 +113,37 @@ fn start(args: &RunArgs) -> Exit {
         replaces: args.replace,
         command: std::env::args().collect::<Vec<_>>().join(" "),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        stop: Arc::default(),
+    };
+    // Without the handler a signal ends the process as ever, and the kernel ends the nodes.
+    let _listener = server::signals::listen({
+        let stop = Arc::clone(&options.stop);
+        move |_| stop.store(true, Ordering::Relaxed)
+    });
+    let live = match args.live.as_ref().map(|listen| Live::start(listen, &plan.name)) {
+        None => None,
+        Some(Ok(live)) => {
+            note(&format!("live at http://{}", live.address()));
+            Some(live)
+        }
+        Some(Err(why)) => {
+            let listen = args.live.as_deref().unwrap_or_default();
+            complain(&format!("--live {listen}: {why}"));
+            return Exit::Usage;
+        }
     };
     let mut screen = Screen::default();
-    let ran = run::run(&plan, &options, &mut *session, &mut |progress| screen.show(&progress));
+    let ran = run::run(&plan, &options, &mut *session, &mut |progress| {
+        live.iter().for_each(|live| live.show(&progress));
+        screen.show(&progress);
+    });
     screen.clear();
+    if let Some(live) = live {
+        let failure = ran.as_ref().err().map(ToString::to_string);
+        let page = options.out.join("report.html");
+        let page = page.exists().then(|| page.display().to_string());
+        live.end(failure.as_deref(), page.as_deref());
+    }
     match ran {
         Ok(results) => finish(&results, &options.out),
         // Results that cannot be written are no error of the command line.
@@ -210,9 +242,45 @@ fn page(result: &Path) -> Exit {
     }
 }
 
+fn measure_papers(args: &PapersArgs) -> Exit {
+    let is_known = |name: &String| papers::DOCUMENTS.iter().any(|(known, _)| known == name);
+    if let Some(name) = args.only.as_ref().filter(|name| !is_known(name)) {
+        let names = papers::DOCUMENTS.map(|(name, _)| name).join(", ");
+        complain(&format!("--only {name}: expected one of {names}"));
+        return Exit::Usage;
+    }
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => {
+            complain(&format!("this program cannot be found: {error}"));
+            return Exit::Refused;
+        }
+    };
+    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let options = papers::Options {
+        only: args.only.clone(),
+        is_quick: args.quick,
+        out: args.out.clone(),
+        program,
+        command: format!("carillon {command}"),
+    };
+    match papers::run(&options, &mut |text| note(text)) {
+        Ok(pages) => {
+            let lines = pages.iter().map(|page| format!("{}\n", page.display()));
+            raw(lines.collect::<String>().as_bytes())
+        }
+        Err(why) => {
+            complain(&why.to_string());
+            Exit::Refused
+        }
+    }
+}
+
 fn serve(args: &AgentArgs) -> Exit {
-    let served = Secret::read(&args.secret_file)
-        .and_then(|secret| agent::serve(&args.listen, &secret, &mut |text| note(text)));
+    let served = Secret::read(&args.secret_file).and_then(|secret| {
+        let clock = std::time::SystemTime::now;
+        agent::serve(&args.listen, &agent::Serving { secret, clock, log: &|text| note(text) })
+    });
     match served {
         Ok(()) => Exit::Done,
         Err(why) => failed(&why),
@@ -250,7 +318,8 @@ impl Screen {
                 }
             }
             Progress::Phase(phase) if phase.is_measured => self.phase(phase),
-            Progress::Phase(_) => {}
+            Progress::Phase(_) | Progress::Usage(_) => {}
+            Progress::Mark(mark) => self.print(&format!("  {:>6.1} s  {}", mark.at, mark.name)),
         }
     }
 

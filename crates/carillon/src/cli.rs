@@ -28,6 +28,7 @@ Examples:
   carillon put greeting hello                a value for a key
   carillon get greeting                      hello
   carillon history greeting                  its changes, the newest first
+  carillon snapshot take                     a time that stays readable, for --at
   carillon txn                               a transaction: see `carillon txn --help`
   redis-cli -p 6379 get greeting             the same, by the Redis protocol
   carillon status                            the node's state, and the cluster's health
@@ -76,6 +77,12 @@ pub enum Command {
     Del(DelArgs),
     /// List the changes of a key: puts, deletions, expiries.
     History(crate::history::HistoryArgs),
+    /// List the keys of a keyspace, now or at a past time.
+    Keys(crate::snapshots::KeysArgs),
+    /// Take, list, renew or release snapshots: times that stay readable.
+    Snapshot(crate::snapshots::SnapshotArgs),
+    /// Collect old versions now, or show what holds them.
+    Gc(crate::snapshots::GcArgs),
     /// Run a transaction over several keys, from a file or a terminal.
     Txn(crate::txn::TxnArgs),
     /// Create, list, change or drop keyspaces.

@@ -4,6 +4,7 @@
 //! processes. `check` and `recover` read a stopped node's directory; all others speak HTTP to a
 //! running node. Nothing is decided here that a library could decide.
 
+mod advise;
 mod all_nodes;
 mod allocator;
 mod bench;
@@ -29,6 +30,7 @@ mod repair_clock;
 mod replay;
 mod route;
 mod sim;
+mod snapshots;
 mod split;
 mod start;
 mod status;
@@ -65,6 +67,9 @@ fn run(command: Command) -> Exit {
         Command::Put(args) => keys::put(&args),
         Command::Del(args) => keys::del(&args),
         Command::History(args) => history::history(&args),
+        Command::Keys(args) => snapshots::keys(&args),
+        Command::Snapshot(args) => snapshots::snapshot(&args),
+        Command::Gc(args) => snapshots::gc(&args),
         Command::Txn(args) => txn::txn(&args),
         Command::Keyspace(args) => keyspaces::run(&args.command),
         Command::Status(args) => status::status(&args),

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
 
+use crate::advise;
 use crate::cli::NodeArgs;
 use crate::exit::Exit;
 use crate::output::{self, with_node};
@@ -23,10 +25,21 @@ Examples:
   carillon route greeting --lookup chord             by one
   carillon route greeting --form recursive           each node passes it on
   carillon route greeting --no-images                the tables alone, as in the papers
-  carillon route greeting --json")]
+  carillon route greeting --json
+  carillon route --advise                            which lookup suits this cluster, and why
+  carillon route --advise --seconds 60              as far as a minute tells")]
 pub struct RouteArgs {
     /// The key.
-    pub key: OsString,
+    #[arg(required_unless_present = "advise")]
+    pub key: Option<OsString>,
+    /// Say which lookup suits the cluster, by the number of shards and nodes, by what each lookup
+    /// costs now, and by how often shards change.
+    #[arg(long, conflicts_with_all = ["key", "lookup", "form", "no_images"])]
+    pub advise: bool,
+    /// For how many seconds --advise watches requests and changes.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, conflicts_with = "key")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub seconds: u64,
     /// The lookup: full, chord, chord-sharp, linear, lh, or all; a form and noimages may follow, as
     /// in `get --lookup`.
     #[arg(long, value_name = "LOOKUP", default_value = "all")]
@@ -50,7 +63,16 @@ pub struct RouteArgs {
 /// Shows the ways.
 pub fn route(args: &RouteArgs) -> Exit {
     with_node(&args.node, |client| {
-        let ways = client.routes(&args.keyspace, args.key.as_bytes(), &words(args))?;
+        let Some(key) = args.key.as_ref().filter(|_| !args.advise) else {
+            let facts = advise::observe(client, &args.keyspace, Duration::from_secs(args.seconds))?;
+            let advice = advise::advise(&facts);
+            match args.node.json {
+                true => output::json(&advise::as_json(&facts, &advice)),
+                false => output::line(advise::shown(&facts, &advice).trim_end()),
+            };
+            return Ok(Exit::Done);
+        };
+        let ways = client.routes(&args.keyspace, key.as_bytes(), &words(args))?;
         let all = ways.as_array().map_or(&[][..], Vec::as_slice);
         if args.node.json {
             output::json(&ways);

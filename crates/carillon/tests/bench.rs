@@ -1,6 +1,7 @@
 //! `carillon bench` as a user sees it: the real program, against a real node of its own.
 
 use std::ffi::OsStr;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -181,4 +182,188 @@ fn agents_make_a_load_and_a_killed_one_fails_it() {
         (log.matches(": ended").count() == 2).then_some(())
     });
     drop(one);
+}
+
+fn json(url: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(url).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut text = String::new();
+    // The run's end cuts it.
+    let _cut = stream.read_to_string(&mut text);
+    text
+}
+
+#[test]
+fn elasticity_is_measured_on_a_real_cluster_and_shown_live() {
+    let dir = Directory::new("bench-elasticity").unwrap();
+    let live = harness::ports::unused().to_string();
+    let out = dir.path().join("out");
+    let words = ["bench", "run", "elasticity", "--seconds", "3", "--live", &live, "--out"];
+    let mut command = Command::new(PROGRAM);
+    command.args(words).arg(&out).args(["--set", "keys.count=300", "--set", "load.clients=9"]);
+    let log = dir.path().join("log");
+    let mut run = Process::start(command, &log).unwrap();
+    harness::until(Duration::from_secs(60), "it is shown", || {
+        std::net::TcpStream::connect(&live).ok()
+    });
+    let page = json(&live, "/");
+    assert!(page.contains("200 OK") && page.contains("EventSource"), "{page}");
+    let events = json(&live, "/events");
+    let status = run.wait_for(Duration::from_secs(120)).unwrap();
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(status.success(), "{said}");
+    for kind in ["plan", "run", "step", "second", "mark", "usage", "phase", "end"] {
+        assert!(events.contains(&format!("event: {kind}\n")), "{kind}: {events}");
+    }
+    let results = results(dir.path(), "out");
+    let run = &results["runs"][0];
+    let phases = run["phases"].as_array().unwrap();
+    let of = |phase: usize, what: &str| phases[phase][what].as_array().unwrap();
+    for (phase, name) in [(1, "kill n3"), (2, "start n3"), (3, "start n4")] {
+        let marks = of(phase, "marks");
+        assert_eq!(marks[0]["name"], name);
+        assert!(marks[0]["took"].is_f64() && marks[0]["failure"].is_null(), "{marks:?}");
+    }
+    for phase in phases {
+        let good: u64 = phase["series"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["count"].as_u64().unwrap())
+            .sum();
+        assert!(good > 0, "{}", phase["name"]);
+    }
+    // A client of a node that is killed sees that, by kind and by second.
+    let killed = of(1, "series");
+    assert!(killed.iter().any(|row| row["kinds"].as_object().is_some_and(|k| !k.is_empty())));
+    let processes = phases[3]["usage"]["processes"].as_array().unwrap();
+    let names: Vec<&str> = processes.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["instrument", "n1", "n2", "n3", "n4"]);
+    let messages = phases[0]["usage"]["messages"].as_array().unwrap();
+    assert!(messages.iter().any(|one| one["kind"].as_str().unwrap().starts_with("replica ")));
+    let (page, complaints) = browsed(&out.join("report.html"));
+    for words in ["% answered well", "kill n3", "start n4", "Messages between nodes"] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(page.contains("all runs</option>"), "the script has run");
+    assert_eq!(page.matches("<figcaption").count(), 4, "a chart of seconds for each phase");
+    assert!(!complaints.contains("Uncaught"), "{complaints}");
+    assert_eq!(processes_of(&run["origin"]["target"]), 0, "nothing runs any more");
+}
+
+/// A page as chromium shows it, and what it complains about.
+fn browsed(page: &Path) -> (String, String) {
+    let url = format!("file://{}", page.display());
+    let flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"];
+    let mut chromium = Command::new("chromium");
+    let output = chromium.args(flags).args(["--dump-dom", &url]).output().expect("chromium");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// How many processes have one of these addresses in their command lines.
+fn processes_of(target: &Value) -> usize {
+    let addresses: Vec<&str> = target.as_str().unwrap().split(", ").collect();
+    let pids = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = pids.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+    lines.filter(|line| addresses.iter().any(|address| line.contains(address))).count()
+}
+
+#[test]
+fn an_interrupted_run_ends_its_nodes_and_keeps_what_it_measured() {
+    let dir = Directory::new("bench-interrupted").unwrap();
+    let out = dir.path().join("out");
+    let mut command = Command::new(PROGRAM);
+    command.args(["bench", "run", "redis", "--set", "keys.count=200", "--out"]).arg(&out);
+    command.args(["--set", "phase.warm-up.seconds=0.2", "--set", "phase.mixed.seconds=60"]);
+    let log = dir.path().join("log");
+    let live = harness::ports::unused().to_string();
+    command.args(["--live", &live]);
+    let mut run = Process::start(command, &log).unwrap();
+    harness::until(Duration::from_secs(60), "it is shown", || {
+        std::net::TcpStream::connect(&live).ok()
+    });
+    let mut viewer = std::net::TcpStream::connect(&live).unwrap();
+    viewer.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    viewer.write_all(b"GET /events HTTP/1.1\r\n\r\n").unwrap();
+    let mut seen = String::new();
+    while seen.matches("event: second").count() < 2 || !seen.contains("\"mixed\"") {
+        let mut piece = [0; 4096];
+        let len = viewer.read(&mut piece).unwrap();
+        assert!(len > 0, "{seen}");
+        seen.push_str(&String::from_utf8_lossy(&piece[..len]));
+    }
+    run.signal(harness::process::Signal::Interrupt).unwrap();
+    let status = run.wait_for(Duration::from_secs(30)).unwrap();
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+    let results = results(dir.path(), "out");
+    let run = &results["runs"][0];
+    assert!(run["failure"].as_str().unwrap().starts_with("interrupted"));
+    assert_eq!(processes_of(&run["origin"]["target"]), 0, "nothing runs any more");
+    let checked = bench(&["compare", text(&out), text(&out)]);
+    assert_eq!(checked.code, 2, "{}", checked.err);
+}
+
+#[test]
+fn a_matrix_runs_over_agents_in_namespaces_and_goes_on_after_one_was_killed() {
+    if !harness::net::root_or_skip("agents in network namespaces") {
+        return;
+    }
+    let net = harness::net::Net::new(3);
+    let dir = Directory::new("bench-namespaces").unwrap();
+    let secret = text(dir.write_secret().unwrap());
+    let start = |node: usize, log: &str| {
+        let address = format!("{}:7700", net.node(node).ip);
+        let mut command = net.node(node).command(PROGRAM);
+        command.args(["bench", "agent", "--listen", &address, "--secret-file", secret]);
+        let log = dir.path().join(log);
+        let agent = Process::start(command, &log).unwrap();
+        harness::until(Duration::from_secs(20), "the agent listens", || {
+            std::fs::read_to_string(&log).ok().filter(|log| log.contains("listening")).map(drop)
+        });
+        (agent, address)
+    };
+    let (one, first) = start(1, "one");
+    let (mut two, second) = start(2, "two");
+    let scenario = dir.path().join("matrix.toml");
+    let addresses = "[target]\ndriver = \"resp\"\n[[node]]\nname = \"a\"\nagent = 1\n\
+                     command = [\"redis-server\", \"--port\", \"{port}\", \"--bind\", \
+                     \"{host}\", \"--protected-mode\", \"no\", \"--save\", \"\"]\n\
+                     [keys]\ncount = 100\n[matrix]\n\"load.clients\" = [2, 4, 6]\n\
+                     [[phase]]\nname = \"run\"\nseconds = 1.2\n";
+    std::fs::write(&scenario, addresses).unwrap();
+    let out = dir.path().join("out");
+    let agents = format!("{first},{second}");
+    let controller = |log: &Path| {
+        let mut command = net.node(3).command(PROGRAM);
+        command.args(["bench", "run"]).arg(&scenario).arg("--out").arg(&out);
+        command.args(["--agents", &agents, "--secret-file", secret]);
+        Process::start(command, log).unwrap()
+    };
+    let log = dir.path().join("first.log");
+    let mut run = controller(&log);
+    let said = || std::fs::read_to_string(&log).unwrap();
+    harness::until(Duration::from_secs(40), "the second cell begins", || {
+        said().contains("run 2 of 3").then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(600));
+    two.kill().unwrap();
+    let status = run.wait_for(Duration::from_secs(40)).unwrap();
+    assert_eq!(status.code(), Some(1), "{}", said());
+    assert!(said().contains(&format!("agent {second}: lost")), "{}", said());
+    drop(two);
+    let (two, _) = start(2, "two-again");
+    let log = dir.path().join("second.log");
+    let status = controller(&log).wait_for(Duration::from_secs(60)).unwrap();
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(status.success(), "{said}");
+    assert!(said.contains("run 1 of 3: clients=2: measured before"), "{said}");
+    let results = results(dir.path(), "out");
+    assert_eq!(results["runs"].as_array().unwrap().len(), 3);
+    assert!(results["runs"].as_array().unwrap().iter().all(|run| run["failure"].is_null()));
+    drop((one, two));
 }

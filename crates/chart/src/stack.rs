@@ -24,7 +24,7 @@ const PANEL: i32 = 64 + NAME;
 const FOOTER_HEIGHT: i32 = 40;
 /// About the width of a character of an event's name.
 const CHARACTER_WIDTH: i32 = 6;
-/// An entry of the legend.
+/// An entry of the legend, at least.
 const ENTRY: i32 = 72;
 
 /// The whole.
@@ -83,15 +83,17 @@ pub fn stack(stack: &Stack) -> String {
 /// Each name once, in the order of panels and lines.
 fn draw_legend(area: &Area<'_>, panels: &[Panel]) -> DrawResult {
     let mut shown: Vec<&str> = Vec::new();
+    let mut x = LEFT;
     for line in panels.iter().flat_map(|panel| &panel.lines) {
         if line.name.is_empty() || shown.contains(&line.name.as_str()) {
             continue;
         }
-        let (x, y) = (LEFT + ENTRY * shown.len() as i32, 58);
+        let y = 58;
         let sample = [(x, y - 1), (x + 16, y + 1)];
         area.draw(&Rectangle::new(sample, palette::line(line.colour).filled()))?;
         area.draw(&Text::new(line.name.as_str(), (x + 20, y), text(INK, HPos::Left)))?;
         shown.push(&line.name);
+        x += ENTRY.max(line.name.chars().count() as i32 * CHARACTER_WIDTH + 28);
     }
     Ok(())
 }

@@ -77,6 +77,16 @@ impl Process {
         send_signal(self.child.id(), signal)
     }
 
+    /// Sends a signal to all of its process group. It leads one if it was started with
+    /// `process_group(0)`; then what it has started itself is reached, too.
+    ///
+    /// # Errors
+    /// There is no such group.
+    pub fn signal_group(&self, signal: Signal) -> io::Result<()> {
+        // No group of ours has this number unless this process leads it.
+        send(-self.child.id().cast_signed(), signal)
+    }
+
     /// kill -9, and its end.
     ///
     /// # Errors
@@ -168,6 +178,11 @@ impl Drop for Process {
 /// # Errors
 /// There is no such process.
 pub fn send_signal(pid: u32, signal: Signal) -> io::Result<()> {
+    send(pid.cast_signed(), signal)
+}
+
+/// To a process, or to a process group if the number is below 0.
+fn send(target: i32, signal: Signal) -> io::Result<()> {
     let signal = match signal {
         Signal::Kill => libc::SIGKILL,
         Signal::Terminate => libc::SIGTERM,
@@ -176,7 +191,7 @@ pub fn send_signal(pid: u32, signal: Signal) -> io::Result<()> {
         Signal::Continue => libc::SIGCONT,
     };
     // SAFETY: kill takes numbers only.
-    match unsafe { libc::kill(pid.cast_signed(), signal) } {
+    match unsafe { libc::kill(target, signal) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -45,13 +45,13 @@
 //!
 //! | thing | form |
 //! |---|---|
-//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, admin state, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: cluster version `u8`. Or 7: an op of [`mod@linear_hash`]. Or 8: one of [`mod@libraries`] |
+//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, admin state, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: cluster version `u8`. Or 7: an op of [`mod@linear_hash`]. Or 8: one of [`mod@libraries`]. Or 9: one of [`mod@crate::leases`] |
 //! | admin state | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
 //! | options | placement `u8` (0 hashed, 1 ordered, 2 linear hash), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
 //! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow; then those, as in options |
 //! | catalogue | version `u8` = 2 to 5, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; from version 3 on then count `varint` and by rising node u64 its admin state, not 0; from version 4 on then the cluster version `u8`, at least 2; in version 5 then [`mod@libraries`]. Version 5 only if there are libraries, or scripts were forgotten. Cluster version 1: version 2 if no node has an admin state but 0, else 3 |
 //! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each; then, of linear hashing, the record of its [`mod@linear_hash`] |
-//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, admin state); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many admin states; 16 version skipped (that there is `u8`, that asked for `u8`); 17 version too low (that there is `u8`, that needed `u8`); 18 no table (name `bytes`); 19 the table is at another epoch (name `bytes`, record); 20 library exists, 21 function exists, 22 no library (each: name `bytes`); 23 libraries too large (`varint`) |
+//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, admin state); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many admin states; 16 version skipped (that there is `u8`, that asked for `u8`); 17 version too low (that there is `u8`, that needed `u8`); 18 no table (name `bytes`); 19 the table is at another epoch (name `bytes`, record); 20 library exists, 21 function exists, 22 no library (each: name `bytes`); 23 libraries too large (`varint`); 24 lease too long (`varint`); 25 too many leases; 26 no lease (`varint`); 27 below the safe point (that asked for and the safe point, u64 each) |
 
 mod admin_states;
 mod check;
@@ -66,6 +66,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::arc::Arc;
 use crate::cluster_version::{ClusterVersion, Feature};
 use crate::ids::{KeyspaceId, NodeId, ShardId};
+use crate::leases::{Lease, LeaseOp};
 use crate::position::Placement;
 use crate::slot::{SLOTS, Slot, slot_of};
 
@@ -256,6 +257,9 @@ pub enum CatalogueOp<'a> {
     },
     /// Libraries of functions are changed, or all scripts forgotten.
     Library(LibraryOp<'a>),
+    /// Leases on past times are changed. The catalogue does not hold them: the system shard does,
+    /// beside the safe points ([`mod@crate::leases`]).
+    Lease(LeaseOp),
 }
 
 /// What an op was about, as it is then.
@@ -271,6 +275,8 @@ pub enum Subject {
     ClusterVersion(ClusterVersion),
     /// The libraries.
     Libraries,
+    /// A lease; one that was ended as it was.
+    Lease(Lease),
 }
 
 /// All keyspaces, by name; the admin states of nodes; the cluster version; and libraries.
@@ -465,6 +471,9 @@ impl Catalogue {
     /// As [`Self::create`], [`Self::alter`], [`Self::drop`], [`Self::allocate_shard_id`],
     /// [`Self::set_admin_state`], [`Self::raise_version`], [`Self::apply_linear_hash`] and
     /// [`Self::apply_library`].
+    ///
+    /// # Panics
+    /// On a change of leases: the catalogue has none.
     pub fn apply(&mut self, op: &CatalogueOp<'_>) -> Result<Subject, CatalogueError> {
         let keyspace = match op {
             CatalogueOp::Create { name, options } => self.create(name, *options).cloned(),
@@ -487,6 +496,7 @@ impl Catalogue {
                 self.apply_library(op)?;
                 return Ok(Subject::Libraries);
             }
+            CatalogueOp::Lease(_) => unreachable!("the system shard keeps leases by itself"),
         };
         keyspace.map(Subject::Keyspace)
     }

@@ -39,6 +39,8 @@ fn all_rules_hold() {
     assert!(sum(|c| c.answered) > 1_000, "the runs do something");
     println!("{} cached, {} invalidations", sum(|c| c.cached), sum(|c| c.invalidations));
     assert!(sum(|c| c.cached) > 1_000 && sum(|c| c.invalidations) > 300, "clients cache");
+    println!("{} leases, {} snapshots", sum(|c| c.leases), sum(|c| c.travels));
+    assert!(sum(|c| c.leases) > 50 && sum(|c| c.travels) > 40, "snapshots are read twice");
     assert!(sum(|c| c.transfers) > 50, "leaders are told to go");
     println!("{} moves, {} replicas gone", sum(|c| c.moves), sum(|c| c.removals));
     assert!(sum(|c| c.removals) > 3, "replicas move");

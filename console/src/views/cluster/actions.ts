@@ -5,6 +5,7 @@ import type { NodeAction } from "../../api/client";
 import type { Live } from "../../state/live.svelte";
 import type { Question } from "../../ui/Confirm.svelte";
 import { plural } from "../../model/format";
+import type { Model } from "../../model/model";
 
 /** Actions that a node's admin state allows. */
 export function actionsFor(node: Pick<NodeStatus, "standing" | "replicas">): NodeAction[] {
@@ -16,6 +17,33 @@ export function actionsFor(node: Pick<NodeStatus, "standing" | "replicas">): Nod
   };
   const actions = allowed[node.standing];
   return node.standing !== "removed" && node.replicas === 0 ? [...actions, "remove"] : actions;
+}
+
+/**
+ * Why the cluster would refuse an action, by its own rule: the nodes that are left must be able to hold
+ * every keyspace. `null`: nothing is known against it.
+ */
+export function refusalOf(
+  action: NodeAction,
+  node: Pick<NodeStatus, "id" | "name" | "state" | "standing">,
+  model: Pick<Model, "nodes" | "keyspaces">,
+): string | null {
+  // What is removed is drained before.
+  const isReducing = action !== "uncordon" && node.standing !== "draining";
+  // What is not up holds nothing together; and who is seen to be down may be down for this node alone.
+  if (!isReducing || node.state !== "up") return null;
+  const left = model.nodes.filter(
+    (each) =>
+      each.id !== node.id &&
+      each.standing === "member" &&
+      (each.state === "up" || each.state === "suspected"),
+  ).length;
+  const most = [...model.keyspaces].sort((a, b) => b.replicas - a.replicas)[0];
+  const words = `Without ${node.name}, ${left === 0 ? "no node is" : left === 1 ? "1 node is" : `${left} nodes are`} left that may take replicas`;
+  if (most && most.replicas > left) {
+    return `${words}, and keyspace ${most.name} wants ${most.replicas}: it can be neither cordoned nor drained.`;
+  }
+  return left === 0 ? `${words}: it can be neither cordoned nor drained.` : null;
 }
 
 export function explain(action: NodeAction, node: Pick<NodeStatus, "name" | "replicas" | "leads">): string {

@@ -1,6 +1,6 @@
 /** What can be done to a process of `carillon dev`, and what the console says before. Pure but for the asking. */
 
-import type { DevAction, DevNode } from "../../api/dev";
+import type { DevAction, DevNode, DevParameter } from "../../api/dev";
 import type { Live } from "../../state/live.svelte";
 import type { Question } from "../../ui/Confirm.svelte";
 
@@ -58,4 +58,18 @@ export function readParameters(values: Readonly<Record<string, string>>): Record
       .map(([name, value]) => [name, value.trim()] as const)
       .filter(([, value]) => value !== ""),
   );
+}
+
+/** Settings whose name or help has all words, in any case, and those that were filled in. */
+export function findParameters(
+  parameters: readonly DevParameter[],
+  words: string,
+  values: Readonly<Record<string, string>>,
+): DevParameter[] {
+  const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
+  return parameters.filter(({ name, help }) => {
+    if ((values[name] ?? "").trim() !== "") return true;
+    const heap = `${name} ${help}`.toLowerCase();
+    return wanted.every((word) => heap.includes(word));
+  });
 }

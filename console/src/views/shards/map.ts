@@ -2,8 +2,8 @@
 
 import type { ReplicaStatus, ShardStatus } from "../../api/types";
 
-/** The map is so wide, if its shards fit. */
-const WIDTH = 1180;
+/** The map is so wide where its room is not known, and no narrower. */
+const WIDTH_MIN = 320;
 const STEP_MIN = 9;
 const STEP_MAX = 96;
 /** All rows together are at most so high, if nodes are many. */
@@ -33,8 +33,13 @@ export interface ShardMapScene {
 }
 
 /** Shards are in the order of the circle, nodes in that of joining. Replicas on nodes that left have no row. */
-export function mapScene(shards: readonly ShardStatus[], nodes: readonly { id: string }[]): ShardMapScene {
-  const step = Math.max(STEP_MIN, Math.min(STEP_MAX, (WIDTH - NAMES) / Math.max(1, shards.length)));
+export function mapScene(
+  shards: readonly ShardStatus[],
+  nodes: readonly { id: string }[],
+  room = WIDTH_MIN,
+): ShardMapScene {
+  const width = Math.max(WIDTH_MIN, room) - 2;
+  const step = Math.max(STEP_MIN, Math.min(STEP_MAX, (width - NAMES) / Math.max(1, shards.length)));
   const row = Math.max(4, Math.min(ROW_MAX, ROWS_HEIGHT / Math.max(1, nodes.length)));
   const rows = new Map(nodes.map((node, i) => [node.id, i]));
   const columns = shards.map((shard, i) => ({

@@ -26,7 +26,8 @@ export type Show = (typeof SHOWS)[number];
 export function placeOf(shard: ShardStatus): string {
   if (shard.keyspace === null) return "catalogue";
   if (shard.slots) return `slots ${shard.slots[0]}–${shard.slots[1]}`;
-  if (!shard.arc) return "everything";
+  if (!shard.arc)
+    return shard.replicas_wanted === 0 && !shard.here ? "what it owns is not recorded" : "everything";
   const [from, to] = shard.arc.map((end) => printable(fromHex(end) ?? new Uint8Array()));
   const [start, end] = shard.arc;
   // Ends of linear-hash arcs are numbers of 8 bytes: their digits say more than their bytes.
@@ -51,6 +52,31 @@ export function isTroubled(shard: ShardStatus): boolean {
     shard.quarantined.length > 0 ||
     shard.lagging.length > 0
   );
+}
+
+/** What is wrong with a shard, in a few words. */
+export function troubleOf(shard: ShardStatus): string {
+  const parts = [
+    ...(shard.leader === null ? ["no leader"] : []),
+    ...(shard.replicas_live < shard.replicas_wanted
+      ? [`${shard.replicas_live} of ${shard.replicas_wanted} replicas`]
+      : []),
+    ...(shard.quarantined.length > 0 ? ["quarantined"] : []),
+    ...(shard.lagging.length > 0 ? ["a replica lags"] : []),
+  ];
+  return `shard ${shard.id} (${parts.join(", ") || shard.verdict})`;
+}
+
+/** `merge_bytes` unless the settings say otherwise; no request tells what they say. */
+export const MERGE_BYTES = 16 * 1024 * 1024;
+
+/** A sentence for who splits a shard that is so small that its halves become one again by themselves. */
+export function mergesAgain(
+  shard: Pick<ShardStatus, "bytes" | "here" | "told_by">,
+  isUnknown = false,
+): string {
+  if (isUnknown || !(shard.here || (shard.told_by ?? null) !== null) || shard.bytes >= MERGE_BYTES) return "";
+  return " It is small: two neighbours that hold less than merge_bytes together (16 MiB unless it was set otherwise) become one again by themselves after some ten seconds. To keep the halves apart, set merge_bytes to off or lower.";
 }
 
 export interface ShardFilter {

@@ -2,6 +2,7 @@
 
 import type { SimAction, SimBegin, SimState } from "../../api/sim";
 import type { LookupName } from "../../api/types";
+import { roomFor } from "../../model/simulation";
 
 export interface Switch {
   label: string;
@@ -34,6 +35,11 @@ const on = (label: string, make: (node: string) => SimAction): Switch => ({
   },
 });
 const always = (label: string, action: SimAction): Switch => ({ label, action: () => action });
+/** So many members join, if there is room for them. */
+const joins = (label: string, count: number): Switch => ({
+  label,
+  action: (state) => (roomFor(state, undefined) < count ? null : { do: "add-nodes", count }),
+});
 const restart: Switch = {
   label: "Start it again",
   action: (state) => {
@@ -61,7 +67,7 @@ export const SCENES = {
     begin: overlay(64),
     then: [],
     lookup: "linear",
-    switches: [always("A hundred more join", { do: "add-nodes", count: 100 })],
+    switches: [joins("A hundred more join", 100)],
     watch:
       "With 64 members a lookup passes 32 of them on average. Let a hundred join: the way grows with them.",
   },
@@ -69,10 +75,7 @@ export const SCENES = {
     begin: overlay(256),
     then: [],
     lookup: "chord",
-    switches: [
-      always("A hundred more join", { do: "add-nodes", count: 100 }),
-      on("One fails", (node) => ({ do: "crash", node })),
-    ],
+    switches: [joins("A hundred more join", 100), on("One fails", (node) => ({ do: "crash", node }))],
     watch: "256 members, and about four hops; at most eight. Choose a member in the ring to see its fingers.",
   },
   joins: {
@@ -80,8 +83,8 @@ export const SCENES = {
     then: [],
     lookup: "chord",
     switches: [
-      always("A hundred join at once", { do: "add-nodes", count: 100 }),
-      always("Three hundred join at once", { do: "add-nodes", count: 300 }),
+      joins("A hundred join at once", 100),
+      joins("Three hundred join at once", 300),
       on("One leaves", (node) => ({ do: "remove-node", node })),
     ],
     watch:
@@ -123,11 +126,6 @@ export const SCENES = {
   },
 } as const satisfies Record<string, Scene>;
 export type SceneName = keyof typeof SCENES;
-
-/** Whether a simulation may be begun anew without asking: nobody has done anything in it. */
-export function isUntouched(state: SimState, done: number): boolean {
-  return state.actions === 0 && done === 0 && state.scenario === null && state.broken === null;
-}
 
 /** Whether the simulation that runs is of the scene's kind and size. */
 export function fits(state: SimState, scene: Scene): boolean {

@@ -106,7 +106,7 @@ export const STEPS: readonly Step[] = [
     picture: { kind: "compare" },
     text: () => [
       "Here all five lookups look up the same keys on this very cluster. Two more take part.",
-      "Chord# places its fingers by counting shards, not by distance: it stays short even if shards crowd in one part of the circle. LH* computes the bucket from the size of the table; it is for keyspaces of placement linear-hash, and fails elsewhere.",
+      "chord-sharp (Chord# in papers) places its fingers by counting shards, not by distance: it stays short even if shards crowd in one part of the circle. lh (LH*) computes the bucket from the size of the table; it is for keyspaces of placement linear-hash, and fails elsewhere.",
       "Compare hops, messages and microseconds. Then let nodes remember owners that they have found: most lookups need one question then.",
     ],
   },
@@ -145,7 +145,7 @@ export const STEPS: readonly Step[] = [
     picture: { kind: "failure" },
     scene: "dies",
     text: ({ here }) => [
-      `Stop a node, for example with kill -9 and its process id (not ${here}, which draws this page). The others notice its silence within a few seconds.`,
+      `Kill a node: with its button in a simulation or under carillon dev, else with kill -9 and its process id (not ${here}, which draws this page). The others notice its silence within a few seconds.`,
       "Each shard that it led elects another leader among the replicas that live. Nothing that was acknowledged is lost, since a majority has it. Clients wait for the election, and go on.",
       "Start the node again, and it catches up. If it stays away, its replicas are made anew on other nodes, where there are any.",
     ],

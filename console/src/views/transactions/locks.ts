@@ -16,9 +16,16 @@ export interface Holder {
   transaction: string;
   coordinator: string;
   sinceMs: number;
+  /** `null`: it lasts still, or nobody has told its end. */
   untilMs: number | null;
+  lasts: boolean;
   kind: "lock" | "wait";
 }
+
+/** What is decided is resolved soon: if no end was told by then, it was not sampled. */
+export const DECIDED_MAX_MS = 5_000;
+/** Who has decided nothing for so long has ended untold, unless its coordinator is down: then locks stay. */
+export const UNDECIDED_MAX_MS = 15_000;
 
 const sorted = (steps: readonly TransactionStep[]) => [...steps].sort((a, b) => compareAt(a.at, b.at));
 
@@ -36,20 +43,29 @@ interface Change {
 function changes(transaction: TransactionSample): Change[] {
   const open = new Map<string, Change>();
   const found: Change[] = [];
+  // Each attempt has locks of its own: those of one that failed are given up while the next one goes on.
+  const nameOf = (shard: number, kind: Change["kind"], step: TransactionStep) =>
+    kind === "lock" ? `lock/${shard}/${step.attempt}` : `wait/${shard}`;
   const begin = (shard: number, kind: Change["kind"], step: TransactionStep) => {
-    const name = `${kind}/${shard}`;
+    const name = nameOf(shard, kind, step);
     if (open.has(name)) return;
     const change = { shard, kind, fromStep: step, toStep: null };
     open.set(name, change);
     found.push(change);
   };
   const end = (shard: number, kind: Change["kind"], step: TransactionStep) => {
-    const change = open.get(`${kind}/${shard}`);
+    const name = nameOf(shard, kind, step);
+    const change = open.get(name);
     if (!change) return;
     change.toStep = step;
-    open.delete(`${kind}/${shard}`);
+    open.delete(name);
   };
+  const inOrder = new Set<number>();
   for (const step of sorted(transaction.steps)) {
+    if (step.phase === "prepare" && step.inOrder) inOrder.add(step.attempt);
+    // Asked in order, the shard of the record commits as it votes, and keeps no lock.
+    if (step.phase === "committed" && inOrder.has(step.attempt) && transaction.record !== null)
+      end(transaction.record, "lock", step);
     if (step.phase === "voted") {
       for (const shard of step.shards) {
         end(shard, "wait", step);
@@ -86,20 +102,34 @@ export function spansOf(
   }));
 }
 
+/** Whether what was not told to have ended may last still at a time. */
+function mayLast(transaction: TransactionSample, nowMs: number, isDown: (node: string) => boolean): boolean {
+  const silentMs = nowMs - Math.max(...transaction.steps.map((step) => step.atMs));
+  if (transaction.outcome !== "running") return silentMs < DECIDED_MAX_MS;
+  return silentMs < UNDECIDED_MAX_MS || isDown(transaction.node);
+}
+
 /** Locks and waits of all transactions, those that last still first, then the newest. */
-export function holders(transactions: readonly TransactionSample[], max: number): Holder[] {
+export function holders(
+  transactions: readonly TransactionSample[],
+  max: number,
+  nowMs: number,
+  isDown: (node: string) => boolean,
+): Holder[] {
   return transactions
-    .flatMap((transaction) =>
-      changes(transaction).map(({ shard, kind, fromStep, toStep }) => ({
+    .flatMap((transaction) => {
+      const stillOpen = mayLast(transaction, nowMs, isDown);
+      return changes(transaction).map(({ shard, kind, fromStep, toStep }) => ({
         shard,
         kind,
         transaction: transaction.id,
         coordinator: transaction.node,
         sinceMs: fromStep.atMs,
         untilMs: toStep?.atMs ?? null,
-      })),
-    )
-    .sort((a, b) => Number(a.untilMs !== null) - Number(b.untilMs !== null) || b.sinceMs - a.sinceMs)
+        lasts: toStep === null && stillOpen,
+      }));
+    })
+    .sort((a, b) => Number(b.lasts) - Number(a.lasts) || b.sinceMs - a.sinceMs)
     .slice(0, max);
 }
 
@@ -115,7 +145,8 @@ export function recovery(
   if (!recover) {
     if (transaction.outcome !== "running" || !isDown(first)) return null;
     const held = changes(transaction).filter((each) => each.kind === "lock" && each.toStep === null);
-    return `Its coordinator, ${name(first)}, is down. ${held.length} shards still hold its locks; the next transaction that meets one of them will finish it.`;
+    const shards = held.length === 1 ? "1 shard still holds" : `${held.length} shards still hold`;
+    return `Its coordinator, ${name(first)}, is down. ${shards} its locks; the next transaction that meets one of them will finish it.`;
   }
   const asked = steps.some((step) => step.phase === "prevent");
   const end = steps.findLast((step) => step.phase === "finished");

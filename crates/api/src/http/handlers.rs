@@ -10,7 +10,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, get, post, put};
 use axum::{Json, Router};
 
 use super::context::Shared;
@@ -20,7 +20,7 @@ use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
 use super::{
     cluster, cluster_version, console, dev, events, extension, history, keys, keyspaces, kv,
-    linger, nodes, openapi, preconditions, routes, txn,
+    linger, nodes, openapi, preconditions, routes, snapshots, txn,
 };
 use crate::{Status, Surface};
 
@@ -46,6 +46,7 @@ impl Routes {
 /// Endpoints that `openapi` describes.
 fn routes() -> Routes {
     let keyspace = get(keyspaces::one).patch(keyspaces::alter).delete(keyspaces::remove);
+    let snapshot = put(snapshots::renew).delete(snapshots::release);
     Routes::default()
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
@@ -67,6 +68,10 @@ fn routes() -> Routes {
         .route("/v1/keyspaces/{name}", keyspace)
         .route("/v1/keys/{keyspace}", get(keys::list))
         .route("/v1/history/{*rest}", get(history::list))
+        .route("/v1/mget", post(snapshots::get_many))
+        .route("/v1/snapshots", get(snapshots::list).post(snapshots::take))
+        .route("/v1/snapshots/{id}", snapshot)
+        .route("/v1/gc", get(snapshots::safe_points).post(snapshots::collect))
         .route("/v1/route/{*rest}", get(routes::show))
         .route("/v1/kv/{*rest}", get(kv::get).put(kv::put).delete(kv::delete))
         .route("/v1/txn", post(txn::transact))

@@ -24,15 +24,18 @@ const LIMIT: u64 = 100;
         ("prefix" = Option<String>, Query, description = "What keys begin with: any bytes."),
         ("cursor" = Option<String>, Query, description = "`next` of the page before."),
         ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000, description = "About so many."),
+        ("at" = Option<String>, Query, description = "Keys that had a value then: as `at` of `get`."),
     ),
     responses((status = 200, description = "A page.", body = Page)),
     extensions(("x-problems" = json!([
-        "no-keyspace", "key-too-long", "loading", "busy", "no-answer"
+        "no-keyspace", "key-too-long", "below-safe-point", "in-future", "no-level", "loading", "busy",
+        "no-answer"
     ])))
 )]
 pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<Page>, Problem> {
     let keyspace = decode_text(uri.path().strip_prefix("/v1/keys/").unwrap_or_default())?;
-    let [prefix, cursor, limit] = byte_parameters(uri.query(), ["prefix", "cursor", "limit"])?;
+    let [prefix, cursor, limit, at] =
+        byte_parameters(uri.query(), ["prefix", "cursor", "limit", "at"])?;
     let cursor = cursor.map(text_of).transpose()?;
     let limit = match limit {
         Some(limit) => number("limit", &text_of(limit)?)?,
@@ -47,7 +50,11 @@ pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<Page>,
     if bytes > bytes_max {
         return Err(ApiError::KeyTooLong { bytes, bytes_max }.into());
     }
-    let asked = KeysQuery { prefix, cursor, limit: limit as usize };
+    let at = match at {
+        Some(text) => Some(context.resolve(&text_of(text)?).await?),
+        None => None,
+    };
+    let asked = KeysQuery { prefix, cursor, limit: limit as usize, at };
     let page = context.read(|done| context.api.keys(&keyspace, asked, done)).await?;
     Ok(Json(Page { keys: page.keys.into_iter().map(Key).collect(), next: page.next }))
 }

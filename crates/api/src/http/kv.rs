@@ -15,7 +15,7 @@ use super::preconditions::{Preconditions, ReadVerdict, tag};
 use super::problem::Problem;
 use super::reply_room::{ReplyRoom, sent};
 use super::routes;
-use super::uri::{decode, decode_text, number, parameters, timestamp};
+use super::uri::{decode, decode_text, number, parameters};
 use crate::{Answer, ApiError, Command, Condition};
 
 /// What must be so for a value to be put.
@@ -39,8 +39,9 @@ const EXPIRES_AT_MS: HeaderName = HeaderName::from_static("carillon-expires-at-m
     params(
         ("keyspace" = String, Path, description = "Its name."),
         ("key" = String, Path, description = "The key: any bytes."),
-        ("at" = Option<String>, Query, description = "The value of then: a timestamp, or \
-            milliseconds since 1970 with `ms` behind them."),
+        ("at" = Option<String>, Query, description = "The value of then: a timestamp; \
+            milliseconds since 1970 with `ms` behind them; a time of RFC 3339; an age, as \
+            `10m ago`; or a snapshot's token."),
         ("stale" = Option<u64>, Query, description = "The value may be so old, in milliseconds."),
         ("lookup" = Option<String>, Query, description = "How the owner is found: see `route`."),
         ("if-match" = Option<String>, Header, description = "Entity tags, or `*`."),
@@ -77,7 +78,10 @@ pub async fn get(
         let detail = "at and stale exclude each other: a time in the past, or the newest value";
         return Err(Problem::bad_request(detail));
     }
-    let at = at.as_deref().map(timestamp).transpose()?;
+    let at = match &at {
+        Some(text) => Some(context.resolve(text).await?),
+        None => None,
+    };
     let stale_ms = stale.map(|text| number("stale", &text)).transpose()?;
     let route = routes::look_up(&context, (&keyspace, &key), lookup).await?;
     let (id, command) = (context.next_id(), Command::Get { key, at, stale_ms });

@@ -34,6 +34,13 @@
 //!   GET    /v1/kv/{keyspace}/{key}?at=TIMESTAMP  the value as it is, application/octet-stream
 //!   PUT    /v1/kv/{keyspace}/{key}?ttl_ms=N&if=absent|present
 //!   DELETE /v1/kv/{keyspace}/{key}
+//!   POST   /v1/mget                              {keyspace, keys, at}: values as of one time
+//!   POST   /v1/snapshots                         {keyspaces, at, ttl_ms}: a time stays readable
+//!   GET    /v1/snapshots                         those that are kept
+//!   PUT    /v1/snapshots/{id}                    {ttl_ms}: it is kept for longer
+//!   DELETE /v1/snapshots/{id}
+//!   GET    /v1/gc                                from when on keyspaces can be read, and why
+//!   POST   /v1/gc                                {keyspaces, at}: old versions are to go
 //!   POST   /v1/txn                               {keyspace, compare, then, else}: a transaction
 //!   POST   /v1/txn/begin                         {keyspace, timeout_ms}: one in several requests
 //!   POST   /v1/txn/{id}                          {do}: operations of it
@@ -101,6 +108,7 @@ pub mod problem;
 mod reply_room;
 mod routes;
 mod server;
+mod snapshots;
 mod stall;
 pub mod txn;
 mod uri;

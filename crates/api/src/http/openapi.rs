@@ -25,7 +25,7 @@ use utoipa::{Modify, OpenApi, ToSchema};
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Wire, kinds};
 use super::{
     cluster, cluster_version, dev, events, handlers, history, keys, keyspaces, kv, nodes, routes,
-    txn,
+    snapshots, txn,
 };
 
 /// Where the document is.
@@ -60,6 +60,7 @@ const PROBLEMS: &str = "x-problems";
     servers((url = "/", description = "The node that serves this document.")),
     tags(
         (name = "keys", description = "Keys and their values."),
+        (name = "snapshots", description = "Past times that stay readable."),
         (name = "transactions", description = "Several keys as one."),
         (name = "keyspaces", description = "The catalogue."),
         (name = "shards", description = "Parts of keyspaces."),
@@ -93,6 +94,13 @@ const PROBLEMS: &str = "x-problems";
         keyspaces::alter,
         keyspaces::remove,
         keys::list,
+        snapshots::get_many,
+        snapshots::take,
+        snapshots::list,
+        snapshots::renew,
+        snapshots::release,
+        snapshots::safe_points,
+        snapshots::collect,
         routes::show,
         kv::get,
         kv::put,

@@ -1,8 +1,6 @@
 //! Parses a request line: percent-encoded bytes, query parameters, times.
 
-use std::ops::Range;
-
-use keyspace::Timestamp;
+use keyspace::{Moment, Timestamp};
 
 use super::problem::Problem;
 use crate::nearest::nearest;
@@ -122,41 +120,21 @@ pub fn yes_or_no(name: &str, text: Option<String>) -> Result<Option<bool>, Probl
     }
 }
 
-/// Milliseconds since 1970 at the beginning of 2000 and of 2200: no timestamp of a node is so small
-/// a number, but times that lack their unit are.
-const LIKELY_MILLIS: Range<u64> = 946_684_800_000..7_258_118_400_000;
-
-/// A time, in one of three forms: a timestamp as the header `carillon-timestamp` gives it
-/// (`110537293516800005`); milliseconds since 1970 (`1686665245312ms`), which mean the first
-/// instant of that millisecond; or both its parts, as messages show them (`1686665245312.5`).
+/// A timestamp, in one of the forms of [`keyspace::moment::timestamp`].
 ///
 /// # Errors
 /// If it is none of them, or seems to be milliseconds or seconds without their unit.
 pub fn timestamp(text: &str) -> Result<Timestamp, Problem> {
-    /// Timestamps have 48 bits of milliseconds.
-    const MILLIS_MAX: u64 = u64::MAX >> 16;
-    let (millis, logical) = match (text.strip_suffix("ms"), text.split_once('.')) {
-        (Some(millis), _) => (millis, "0"),
-        (None, Some(parts)) => parts,
-        (None, None) => return bare_timestamp(number("at", text)?),
-    };
-    match (number("at", millis)?, number("at", logical)?) {
-        (millis @ 0..=MILLIS_MAX, logical @ 0..=0xffff) => {
-            Ok(Timestamp(Timestamp::from_millis(millis).0 + logical))
-        }
-        _ => Err(Problem::bad_request(format!("at is {text:?}: there is no such time"))),
-    }
+    let time = keyspace::moment::timestamp(text);
+    time.map_err(|why| Problem::bad_request(format!("at is {why}")))
 }
 
-fn bare_timestamp(number: u64) -> Result<Timestamp, Problem> {
-    let meant = [number, number.saturating_mul(1000)];
-    match meant.iter().find(|millis| LIKELY_MILLIS.contains(millis)) {
-        None => Ok(Timestamp(number)),
-        Some(millis) => Err(Problem::bad_request(format!(
-            "at is {number}, which as a timestamp would be on the first day of 1970; did you mean \
-             {millis}ms?"
-        ))),
-    }
+/// A time in any form that clients may name ([`keyspace::moment`]).
+///
+/// # Errors
+/// If it is none.
+pub fn moment(text: &str) -> Result<Moment, Problem> {
+    Moment::parse(text).map_err(|why| Problem::bad_request(format!("at is {why}")))
 }
 
 #[cfg(test)]

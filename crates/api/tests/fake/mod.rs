@@ -12,7 +12,7 @@ use std::sync::Mutex;
 
 use api::*;
 use bytes::Bytes;
-use keyspace::Timestamp;
+use keyspace::{SnapshotToken, Timestamp};
 use overlay::LookupChoice;
 
 const START_MILLIS: u64 = 1_700_000_000_000;
@@ -475,6 +475,39 @@ impl NodeService for Fake {
         let next = (keys.len() > asked.limit).then(|| (from + asked.limit).to_string());
         keys.truncate(asked.limit);
         done(Ok(KeysPage { keys, next }));
+    }
+
+    fn cluster_id(&self) -> Option<u64> {
+        Some(0xaa)
+    }
+
+    fn get_many(&self, _: &str, keys: Vec<Bytes>, _: Timestamp, done: Done<Vec<Answer>>) {
+        let answer = |key: Bytes| match &key[..] {
+            b"nil" => Answer::Nil,
+            b"later" => Answer::NilYet,
+            _ => Answer::Value { value: key, timestamp: Timestamp(7), expires_at_ms: Some(9) },
+        };
+        done(Ok(keys.into_iter().map(answer).collect()));
+    }
+
+    fn snapshot_take(&self, spec: SnapshotSpec, done: Done<SnapshotInfo>) {
+        let at = spec.at.unwrap_or(Timestamp::from_millis(START_MILLIS));
+        if spec.keyspaces.iter().any(|name| name == "full") {
+            return done(Err(ApiError::SnapshotRefused { why: "there are too many".into() }));
+        }
+        let token = SnapshotToken { cluster: 0xaa, lease: 1, at }.to_string();
+        done(Ok(SnapshotInfo {
+            token,
+            id: 1,
+            keyspaces: spec.keyspaces,
+            at: at.0.to_string(),
+            at_ms: at.millis(),
+            ends_at_ms: START_MILLIS + spec.ttl_ms,
+        }));
+    }
+
+    fn snapshot_release(&self, id: u64, done: Done<()>) {
+        done(if id == 1 { Ok(()) } else { Err(ApiError::NoSnapshot { id }) });
     }
 
     fn history(&self, keyspace: &str, key: Bytes, asked: HistoryQuery, done: Done<History>) {

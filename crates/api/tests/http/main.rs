@@ -13,6 +13,7 @@ mod history;
 mod openapi;
 mod preconditions;
 mod refusals;
+mod snapshots;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

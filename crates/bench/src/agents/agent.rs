@@ -1,16 +1,19 @@
-//! An agent: does what a controller says, one controller at a time.
+//! An agent: does what controllers say. It makes the load of one at a time.
 
 use std::fs;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use harness::process::Directory;
 use sha2::{Digest, Sha256};
 
 use super::message::{Answer, Order, ShippedFile};
+use super::nodes;
 use super::wire::{Channel, Secret};
 use super::{ALIVE_EVERY, LOST_AFTER};
 use crate::driver::memory::MemoryStore;
@@ -18,64 +21,130 @@ use crate::measure::record::{PhaseData, Second};
 use crate::run::{Part, RunError, Step, Watch, resolve, run_part};
 use crate::scenario::{Driver, Plan, Scenario};
 
+/// The most connections; others are closed at once.
+const CONNECTIONS_MAX: usize = 256;
+/// How long a controller waits while another one's load goes on.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a controller may be silent between two orders: it may start targets meanwhile.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Listens, and serves controllers one after the other, for ever.
+/// What an agent knows, and how it says what happens.
+pub struct Serving<'a> {
+    /// What controllers must know.
+    pub secret: Secret,
+    /// Its clock: that of the system, but for tests.
+    pub clock: fn() -> SystemTime,
+    /// Gets lines for people.
+    pub log: &'a (dyn Fn(&str) + Sync),
+}
+
+/// Listens, and serves controllers for ever: the load of one at a time, and the nodes of any.
 ///
 /// # Errors
 /// The address cannot be had.
-pub fn serve(listen: &str, secret: &Secret, log: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+pub fn serve(listen: &str, serving: &Serving<'_>) -> Result<(), RunError> {
     let cannot = |why: io::Error| RunError::Mismatch(format!("cannot listen on {listen}: {why}"));
     let listener = TcpListener::bind(listen).map_err(cannot)?;
     let address = listener.local_addr()?;
-    log(&format!("listening on {address}"));
-    loop {
-        match listener.accept() {
-            Ok((stream, from)) => serve_one(stream, from, secret, log),
-            // The connection is gone already, or there is no room for it now.
-            Err(error) => {
-                log(&format!("cannot accept: {error}"));
-                std::thread::sleep(Duration::from_millis(100));
+    (serving.log)(&format!("listening on {address}"));
+    let (load, connections) = (Mutex::new(()), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        loop {
+            match listener.accept() {
+                Ok(_) if connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX => {}
+                Ok((stream, from)) => {
+                    connections.fetch_add(1, Ordering::Relaxed);
+                    let (load, connections) = (&load, &connections);
+                    scope.spawn(move || {
+                        serve_one(stream, from, serving, load);
+                        connections.fetch_sub(1, Ordering::Relaxed);
+                    });
+                }
+                // The connection is gone already, or there is no room for it now.
+                Err(error) => {
+                    (serving.log)(&format!("cannot accept: {error}"));
+                    thread::sleep(Duration::from_millis(100));
+                }
             }
         }
-    }
+    })
 }
 
-fn serve_one(stream: TcpStream, from: SocketAddr, secret: &Secret, log: &mut dyn FnMut(&str)) {
-    let mut channel = match Channel::accept(stream, secret) {
+fn serve_one(stream: TcpStream, from: SocketAddr, serving: &Serving<'_>, load: &Mutex<()>) {
+    let log = |text: String| (serving.log)(&format!("{from}: {text}"));
+    let mut channel = match Channel::accept(stream, &serving.secret) {
         Ok(channel) => channel,
-        Err(why) => {
-            log(&format!("{from}: refused: {why}"));
-            return;
-        }
+        Err(why) => return log(format!("refused: {why}")),
     };
-    log(&format!("{from}: connected"));
-    let mut work = Work::default();
+    let mut work = Work { clock: serving.clock, ..Work::default() };
+    // Held while a plan is: one controller makes a load at a time.
+    let mut held = None;
+    let mut is_first = true;
     loop {
         let answered = channel.receive::<Order>(ORDER_TIMEOUT).and_then(|order| {
+            if let Order::Nodes { host } = &order {
+                log("nodes: connected".to_owned());
+                channel.send(&Answer::Good)?;
+                return Err(nodes::serve(&mut channel, host));
+            }
+            if std::mem::take(&mut is_first) {
+                log("connected".to_owned());
+            }
+            if matches!(order, Order::Plan { .. }) && held.is_none() {
+                held = wait_for(load);
+                if held.is_none() {
+                    return channel
+                        .send(&Answer::Failed("it serves another controller".to_owned()));
+                }
+            }
             let answer = work.follow(order, &mut channel);
             if let Answer::Failed(why) = &answer {
-                log(&format!("{from}: failed: {why}"));
+                log(format!("failed: {why}"));
             }
             channel.send(&answer)
         });
         if let Err(why) = answered {
-            log(&format!("{from}: ended: {why}"));
-            return;
+            return log(format!("ended: {why}"));
+        }
+    }
+}
+
+/// Waits a moment: the controller before may just be gone.
+fn wait_for(load: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
+    let begun = Instant::now();
+    loop {
+        match load.try_lock() {
+            Ok(held) => return Some(held),
+            // The thread that panicked holds nothing any more.
+            Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) if begun.elapsed() > BUSY_TIMEOUT => return None,
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(20)),
         }
     }
 }
 
 /// What an agent knows of its controller's plan.
-#[derive(Default)]
 struct Work {
+    clock: fn() -> SystemTime,
     plan: Option<(Plan, Part)>,
     scenario: Option<Scenario>,
     addresses: Vec<SocketAddr>,
     memory: MemoryStore,
     /// Files that were shipped; removed with it.
     dir: Option<Directory>,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self {
+            clock: SystemTime::now,
+            plan: None,
+            scenario: None,
+            addresses: Vec::new(),
+            memory: MemoryStore::default(),
+            dir: None,
+        }
+    }
 }
 
 impl Work {
@@ -91,6 +160,11 @@ impl Work {
             },
             Order::Go { .. } => Err("an order to go, without a step".to_owned()),
             Order::End => Ok(()),
+            Order::Time => {
+                let since = (self.clock)().duration_since(UNIX_EPOCH).unwrap_or_default();
+                return Answer::Time(since.as_micros() as u64);
+            }
+            Order::Nodes { .. } => Err("nodes have a connection of their own".to_owned()),
         };
         done.map_or_else(Answer::Failed, |()| Answer::Good)
     }

@@ -4,16 +4,18 @@ use std::fs;
 use std::io;
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::path::Path;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::LOST_AFTER;
 use super::agent::sha256;
 use super::message::{Answer, Order, ShippedFile};
+use super::nodes::FarHost;
 use super::wire::{Channel, FRAME_BYTES_MAX, Secret};
+use super::{CLOCKS_APART_MAX, LOST_AFTER};
 use crate::measure::record::{PhaseData, Second};
-use crate::run::{Part, RunError, Session, Step, StepOutcome};
+use crate::run::host::Host;
+use crate::run::{Control, Part, RunError, Session, Step, StepEvent};
 use crate::scenario::{Driver, Plan, Scenario};
 
 /// How long a connection may take.
@@ -67,6 +69,7 @@ impl Agent {
 /// Agents, connected. Dropping it ends whatever they do.
 pub struct Remote {
     agents: Vec<Agent>,
+    secret: Secret,
 }
 
 impl Remote {
@@ -96,6 +99,7 @@ impl Remote {
         let mut agents = Vec::new();
         for (number, name) in (0..).zip(names) {
             let mut agent = connect(name, secret)?;
+            compare_clocks(&mut agent)?;
             let part = Part { agent: number, agents: names.len() as u64 };
             let order = Order::Plan {
                 name: plan.name.clone(),
@@ -108,7 +112,7 @@ impl Remote {
             agent.order(&order)?;
             agents.push(agent);
         }
-        Ok(Self { agents })
+        Ok(Self { agents, secret: secret.clone() })
     }
 
     /// Closes all connections: the agents end what they do.
@@ -130,16 +134,46 @@ impl Remote {
     }
 }
 
-fn connect(name: &str, secret: &Secret) -> Result<Agent, RunError> {
-    let target = || format!("agent {name}");
-    let unreachable = |why: String| RunError::Unreachable { target: target(), why };
-    let address = name.to_socket_addrs().map_err(|error| unreachable(error.to_string()))?.next();
-    let address = address.ok_or_else(|| unreachable("no such host".to_owned()))?;
+fn unreachable(name: &str, why: impl ToString) -> RunError {
+    RunError::Unreachable { target: format!("agent {name}"), why: why.to_string() }
+}
+
+/// Connects to the host of an agent.
+pub(super) fn open(name: &str) -> Result<TcpStream, RunError> {
+    let address = name.to_socket_addrs().map_err(|error| unreachable(name, error))?.next();
+    let address = address.ok_or_else(|| unreachable(name, "no such host"))?;
     let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
-    let stream = stream.map_err(|error| unreachable(error.to_string()))?;
-    let channel = Channel::open(stream, secret);
-    let channel = channel.map_err(|error| unreachable(error.to_string()))?;
+    stream.map_err(|error| unreachable(name, error))
+}
+
+fn connect(name: &str, secret: &Secret) -> Result<Agent, RunError> {
+    let channel = Channel::open(open(name)?, secret);
+    let channel = channel.map_err(|error| unreachable(name, error))?;
     Ok(Agent { name: name.to_owned(), channel, one_way: Duration::ZERO })
+}
+
+/// Refuses an agent whose clock differs from ours by more than [`CLOCKS_APART_MAX`].
+fn compare_clocks(agent: &mut Agent) -> Result<(), RunError> {
+    let asked = (SystemTime::now(), Instant::now());
+    agent.channel.send(&Order::Time).map_err(|error| agent.lost(&error))?;
+    let theirs = match agent.answer()? {
+        Answer::Time(micros) => UNIX_EPOCH + Duration::from_micros(micros),
+        other => return Err(agent.odd(&other)),
+    };
+    // It read its clock at some moment between the question and now.
+    let (first, last) = (asked.0, asked.0 + asked.1.elapsed());
+    let ahead = theirs.duration_since(last).unwrap_or_default();
+    let behind = first.duration_since(theirs).unwrap_or_default();
+    let (apart, which) = if ahead > behind { (ahead, "ahead") } else { (behind, "behind") };
+    if apart <= CLOCKS_APART_MAX {
+        return Ok(());
+    }
+    let seconds = apart.as_secs_f64();
+    let why = format!(
+        "its clock is {seconds:.1} s {which}: set the clocks of all hosts, to within \
+         {CLOCKS_APART_MAX:?}; nothing was started"
+    );
+    Err(RunError::Agent { agent: agent.name.clone(), why })
 }
 
 /// The file that a word of a program names on this host, if it names one.
@@ -176,6 +210,16 @@ fn follow(agent: &mut Agent, events: &Sender<Event>) -> Result<PhaseData, RunErr
     }
 }
 
+/// Between two looks whether the step is to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+fn close(handles: &[TcpStream]) {
+    for handle in handles {
+        // It may be closed already.
+        let _closed = handle.shutdown(Shutdown::Both);
+    }
+}
+
 impl Session for Remote {
     fn begin(&mut self, cell: usize, addresses: &[String]) -> Result<(), RunError> {
         self.all(&Order::Begin { cell, addresses: addresses.to_vec() })
@@ -185,8 +229,8 @@ impl Session for Remote {
         &mut self,
         _scenario: &Scenario,
         step: Step,
-        second: &mut dyn FnMut(&Second),
-    ) -> Result<StepOutcome, RunError> {
+        control: &Control,
+    ) -> Result<PhaseData, RunError> {
         let ready = |agents: &mut Vec<Agent>| -> Result<(), RunError> {
             for agent in agents.iter_mut() {
                 agent.channel.send(&Order::Step(step)).map_err(|error| agent.lost(&error))?;
@@ -209,12 +253,13 @@ impl Session for Remote {
             self.give_up();
             return Err(why);
         }
-        let begun = Instant::now();
+        let farthest = self.agents.iter().map(|agent| agent.one_way).max().unwrap_or_default();
+        control.tell(StepEvent::Began(Instant::now() + LEAD + farthest));
         let mut handles = Vec::new();
         for agent in &self.agents {
             handles.push(agent.channel.handle()?);
         }
-        let mut outcome = StepOutcome::default();
+        let mut all = PhaseData::default();
         let mut failure = None;
         thread::scope(|scope| {
             let (to_us, events) = channel();
@@ -227,25 +272,34 @@ impl Session for Remote {
                 });
             }
             drop(to_us);
-            for event in events {
-                match event {
-                    Event::Second(past) => {
-                        outcome.seconds.add(past);
-                        outcome.seconds.last_whole().into_iter().for_each(&mut *second);
-                    }
-                    Event::Ended(Ok(data)) => outcome.data.merge(data),
-                    Event::Ended(Err(why)) => {
+            loop {
+                match events.recv_timeout(LOOK) {
+                    Ok(Event::Second(past)) => control.tell(StepEvent::Second(past)),
+                    Ok(Event::Ended(Ok(data))) => all.merge(data),
+                    Ok(Event::Ended(Err(why))) => {
                         // The first counts; the others fail because all is closed now.
                         failure.get_or_insert(why);
-                        for handle in &handles {
-                            let _closed = handle.shutdown(Shutdown::Both);
-                        }
+                        close(&handles);
                     }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+                if control.is_stopped() && failure.is_none() {
+                    failure = Some(RunError::Stopped);
+                    close(&handles);
                 }
             }
         });
-        outcome.elapsed = begun.elapsed().as_secs_f64();
-        failure.map_or(Ok(outcome), Err)
+        failure.map_or(Ok(all), Err)
+    }
+
+    fn host(&mut self, agent: u64) -> Result<Box<dyn Host>, RunError> {
+        let count = self.agents.len();
+        let Some(name) = self.agents.get(agent as usize - 1).map(|agent| agent.name.clone()) else {
+            let why = format!("a node is to run on the host of agent {agent}: there are {count}");
+            return Err(RunError::Mismatch(why));
+        };
+        Ok(Box::new(FarHost::connect(&name, &self.secret)?))
     }
 
     fn end(&mut self) -> Result<(), RunError> {

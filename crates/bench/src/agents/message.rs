@@ -50,6 +50,14 @@ pub enum Order {
     },
     /// The run is over. The answer is [`Answer::Good`].
     End,
+    /// What time is it? The answer is [`Answer::Time`].
+    Time,
+    /// This connection is for nodes on the agent's host, which clients reach at this address. The
+    /// answer is [`Answer::Good`]; from then on the messages are those of [`super::nodes`].
+    Nodes {
+        /// The address.
+        host: String,
+    },
 }
 
 /// From an agent.
@@ -65,6 +73,8 @@ pub enum Answer {
     Second(Second),
     /// The step is over.
     Ended(PhaseData),
+    /// Microseconds since 1970, by the agent's clock.
+    Time(u64),
     /// It failed, and has ended on this agent.
     Failed(String),
 }

@@ -10,8 +10,10 @@
 //!   End                        →
 //! ```
 //!
+//! Nodes of a scenario may run on agents' hosts, too ([`nodes`]).
+//!
 //! Parts of a load: worker w of thread t on agent a of n is t·n + a, so that clients and rates are
-//! divided evenly. Targets are started by the controller, on its host.
+//! divided evenly.
 //!
 //! Invariants: an agent that is silent for [`LOST_AFTER`] or closes its connection is lost; the run
 //! fails, and says which. A controller that fails closes all connections. An agent whose controller
@@ -20,6 +22,7 @@
 pub mod agent;
 mod controller;
 mod message;
+pub mod nodes;
 mod wire;
 
 use std::time::Duration;
@@ -29,5 +32,25 @@ pub use wire::{Channel, Secret};
 
 /// How often an agent at work says so.
 const ALIVE_EVERY: Duration = Duration::from_secs(1);
+/// By how much the clocks of agents and controller may differ. The load does not depend on them, but
+/// comparisons of logs of two hosts do, and nodes that order writes by time.
+pub const CLOCKS_APART_MAX: Duration = Duration::from_secs(1);
 /// After this time without a word an agent is lost.
 pub const LOST_AFTER: Duration = Duration::from_secs(5);
+
+/// Reads the body of a frame as every message that there is, and checks the plan that it may hold.
+/// Returns whether it was any of them. For fuzzing: an agent trusts who knows its secret, but no
+/// bytes make it panic.
+pub fn decode(body: &[u8]) -> bool {
+    let order = serde_json::from_slice::<message::Order>(body);
+    if let Ok(message::Order::Plan { name, text, sets, .. }) = &order {
+        // What is wrong with it is said; here it is enough that nothing panics.
+        let _checked = crate::scenario::Plan::parse(name, text, sets);
+    }
+    let is_node = serde_json::from_slice::<nodes::NodeOrder>(body).is_ok();
+    let is_answer = serde_json::from_slice::<message::Answer>(body).is_ok();
+    order.is_ok()
+        || is_node
+        || is_answer
+        || serde_json::from_slice::<nodes::NodeAnswer>(body).is_ok()
+}

@@ -188,22 +188,12 @@ impl Channel {
     /// Nothing came in time, the connection is broken, or what came is not of the other end.
     pub fn receive<T: DeserializeOwned>(&mut self, most: Duration) -> io::Result<T> {
         self.stream.set_read_timeout(Some(most))?;
-        let mut length = [0; 4];
-        self.stream.read_exact(&mut length).map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "closed the connection"),
+        let (tag, body) = read_frame(&mut self.stream).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => {
                 io::Error::new(ErrorKind::TimedOut, format!("silent for {most:?}"))
             }
             _ => error,
         })?;
-        let length = u32::from_be_bytes(length) as usize;
-        if length > FRAME_BYTES_MAX {
-            return Err(not_ours("a frame that is too long"));
-        }
-        let mut tag = [0; TAG_BYTES];
-        self.stream.read_exact(&mut tag)?;
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body)?;
         let expected = self.tag(!self.is_agent, self.received, &body);
         expected.verify_slice(&tag).map_err(|error| other_mac(&error))?;
         self.received += 1;
@@ -220,6 +210,27 @@ impl Channel {
         let is_back = self.stream.set_nonblocking(false).is_ok();
         let is_quiet = peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
         !(is_quiet && is_back)
+    }
+}
+
+/// A frame's tag and body. A length that is announced takes no memory before bytes of it have come.
+fn read_frame(from: &mut impl Read) -> io::Result<(Tag, Vec<u8>)> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "closed the connection"),
+        _ => error,
+    })?;
+    let length = u32::from_be_bytes(length) as usize;
+    if length > FRAME_BYTES_MAX {
+        return Err(not_ours("a frame that is too long"));
+    }
+    let mut tag = [0; TAG_BYTES];
+    from.read_exact(&mut tag)?;
+    let mut body = Vec::new();
+    from.take(length as u64).read_to_end(&mut body)?;
+    match body.len() == length {
+        true => Ok((tag, body)),
+        false => Err(io::Error::new(ErrorKind::UnexpectedEof, "closed within a frame")),
     }
 }
 
@@ -289,6 +300,30 @@ mod tests {
             assert_eq!(first.is_ok(), !is_changed);
             assert!(agent.receive::<String>(MOST).is_err(), "the second has the first's number");
         }
+    }
+
+    #[test]
+    fn no_bytes_make_frames_or_messages_panic() {
+        let good = serde_json::to_vec(&super::super::message::Order::Time).unwrap();
+        let mut frame = (good.len() as u32).to_be_bytes().to_vec();
+        frame.extend_from_slice(&[7; TAG_BYTES]);
+        frame.extend_from_slice(&good);
+        assert_eq!(read_frame(&mut &frame[..]).unwrap(), ([7; TAG_BYTES], good));
+        let mut random = crate::load::random::Random::new(3);
+        for _ in 0..20_000 {
+            let mut bytes = frame.clone();
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] = random.bits() as u8;
+            }
+            bytes.truncate(random.below(bytes.len() as u64 + 1) as usize);
+            if let Ok((_, body)) = read_frame(&mut &bytes[..]) {
+                assert!(body.len() <= bytes.len());
+                super::super::decode(&body);
+            }
+        }
+        let long = [&u32::to_be_bytes(FRAME_BYTES_MAX as u32)[..], &[0; TAG_BYTES]].concat();
+        assert!(read_frame(&mut &long[..]).is_err(), "announced, and not sent");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A new protocol is one codec here and a name in `scenario::target`. Replies come in the order of
 //! requests, so a codec needs no ids.
 
+pub mod etcd;
 pub mod exec;
 pub mod http;
 pub mod memory;
@@ -57,15 +58,26 @@ pub trait Codec: Send {
     /// # Errors
     /// What came is not of this protocol: the connection is of no use any more.
     fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Reply>, String>;
+
+    /// Whether `decode` has more to say without more input.
+    fn has_replies(&self) -> bool {
+        false
+    }
+
+    /// Appends what is to be sent though nobody asks: of protocols that acknowledge.
+    fn take_output(&mut self, out: &mut BytesMut) {
+        let _nothing = out;
+    }
 }
 
 /// The codec of a driver, if it speaks over a connection.
 pub fn codec(driver: &Driver, host: &str) -> Option<Box<dyn Codec>> {
     match driver {
-        Driver::Resp { greeting } => Some(Box::new(resp::Resp::new(greeting.clone()))),
+        Driver::Resp { greeting, .. } => Some(Box::new(resp::Resp::new(greeting.clone()))),
         Driver::Null => Some(Box::new(resp::Resp::new(Vec::new()))),
         Driver::Http { keyspace } => Some(Box::new(http::Http::new(host, keyspace))),
         Driver::Native => Some(Box::new(native::Native)),
+        Driver::Etcd => Some(Box::new(etcd::Etcd::new(host))),
         Driver::Exec { .. } => Some(Box::new(exec::Exec)),
         Driver::Memory => None,
     }
@@ -77,6 +89,7 @@ pub fn refusal(driver: &Driver, action: &Action) -> Option<&'static str> {
         (Driver::Http { .. } | Driver::Native | Driver::Memory, Action::Command(_)) => {
             Some("has no commands but get, put, insert and delete")
         }
+        (Driver::Etcd, Action::Command(words)) => etcd::txn::refusal(words),
         _ => None,
     }
 }
@@ -110,7 +123,7 @@ mod tests {
     #[test]
     fn no_bytes_make_a_codec_panic() {
         let drivers = [
-            Driver::Resp { greeting: Vec::new() },
+            Driver::Resp { greeting: Vec::new(), is_cluster: false },
             Driver::Http { keyspace: "0".to_owned() },
             Driver::Native,
             Driver::Exec { program: Vec::new() },

@@ -179,6 +179,7 @@ pub(crate) mod tests {
                 began: repetition,
                 phases: vec![phase],
                 verdicts: Vec::new(),
+                failure: None,
             }
         });
         Results::new("", repetitions, runs.collect()).unwrap()

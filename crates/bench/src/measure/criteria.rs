@@ -1,7 +1,7 @@
 //! Whether a run did what its scenario demands.
 
 use super::result::{PhaseResult, Verdict, shown};
-use crate::scenario::Criterion;
+use crate::scenario::{Criterion, Metric};
 
 /// Judges each criterion in each phase that it is about.
 pub fn judge(criteria: &[Criterion], phases: &[PhaseResult]) -> Vec<Verdict> {
@@ -24,7 +24,8 @@ fn verdict(criterion: &Criterion, phase: &PhaseResult) -> Verdict {
     let Criterion { entry, metric, bound, is_upper, .. } = criterion;
     let found = phase.metric(*metric, entry.as_deref());
     // Latencies of a phase without answers are no small latencies.
-    let has_any = !phase.latencies(entry.as_deref()).is_empty() || !metric.is_time();
+    let is_latency = metric.is_time() && *metric != Metric::Unavailable;
+    let has_any = !phase.latencies(entry.as_deref()).is_empty() || !is_latency;
     let is_met = has_any && if *is_upper { found <= *bound } else { found >= *bound };
     let of = entry.as_ref().map_or(String::new(), |entry| format!(" of {entry}"));
     let relation = if *is_upper { "at most" } else { "at least" };
@@ -44,7 +45,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::measure::record::Recorder;
-    use crate::scenario::{Metric, Phase};
+    use crate::scenario::Phase;
 
     /// A phase of one second with these latencies in nanoseconds and so many failures.
     pub fn phase(latencies: &[u64], failures: u64) -> PhaseResult {

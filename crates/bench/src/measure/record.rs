@@ -15,6 +15,10 @@ pub const LATENCY_NANOS_MAX: u64 = 600_000_000_000;
 const FAILURE_KINDS_MAX: usize = 32;
 /// What failures of further kinds are called.
 const OTHER_FAILURES: &str = "other";
+const TENTH_NANOS: u64 = 100_000_000;
+
+/// Into how many parts a second is divided, to see when nothing was answered.
+pub const TENTHS: usize = 10;
 
 /// An empty histogram of so many figures.
 fn histogram(figures: u8) -> Histogram<u64> {
@@ -82,6 +86,12 @@ pub struct Second {
     pub counts: Vec<u64>,
     /// Requests that failed.
     pub failures: u64,
+    /// The same, by kind.
+    #[serde(default)]
+    pub kinds: BTreeMap<String, u64>,
+    /// Requests that were answered well in each tenth of the second.
+    #[serde(default)]
+    pub tenths: [u64; TENTHS],
     /// Latencies, all entries together.
     pub latencies: Pairs,
 }
@@ -93,6 +103,10 @@ impl Second {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         self.counts.iter_mut().zip(&other.counts).for_each(|(sum, count)| *sum += count);
         self.failures += other.failures;
+        for (kind, count) in other.kinds {
+            add_failures(&mut self.kinds, &kind, count);
+        }
+        self.tenths.iter_mut().zip(&other.tenths).for_each(|(sum, count)| *sum += count);
         merge_pairs(&mut self.latencies, other.latencies);
     }
 }
@@ -107,6 +121,9 @@ pub struct PhaseData {
     pub lag: Pairs,
     /// Connections that broke and were made again.
     pub reconnects: u64,
+    /// Requests that a node of a cluster sent elsewhere.
+    #[serde(default)]
+    pub redirects: u64,
     /// Processor time of the instrument, in seconds.
     pub instrument_cpu: f64,
 }
@@ -128,6 +145,7 @@ impl PhaseData {
         }
         merge_pairs(&mut self.lag, other.lag);
         self.reconnects += other.reconnects;
+        self.redirects += other.redirects;
         self.instrument_cpu += other.instrument_cpu;
     }
 }
@@ -159,6 +177,8 @@ pub struct Recorder {
     second: u64,
     counts: Vec<u64>,
     failures: u64,
+    kinds: BTreeMap<String, u64>,
+    tenths: [u64; TENTHS],
     latencies: Histogram<u64>,
     lag: Histogram<u64>,
 }
@@ -176,7 +196,8 @@ impl Recorder {
         let entries: Vec<EntryRecord> = names.into_iter().map(record).collect();
         let counts = vec![0; entries.len()];
         let (latencies, lag) = (histogram(2), histogram(2));
-        Self { entries, end, second: 0, counts, failures: 0, latencies, lag }
+        let (kinds, tenths) = (BTreeMap::new(), [0; TENTHS]);
+        Self { entries, end, second: 0, counts, failures: 0, kinds, tenths, latencies, lag }
     }
 
     /// A good answer to what began at `since` and ended at `now`, in nanoseconds of the phase.
@@ -188,6 +209,7 @@ impl Recorder {
         if now <= self.end {
             record.count += 1;
             self.counts[entry] += 1;
+            self.tenths[(now / TENTH_NANOS) as usize % TENTHS] += 1;
             self.latencies.saturating_record(latency.max(1));
         }
     }
@@ -196,6 +218,7 @@ impl Recorder {
     pub fn failed(&mut self, entry: usize, kind: &str, count: u64) {
         if count > 0 {
             add_failures(&mut self.entries[entry].failures, kind, count);
+            add_failures(&mut self.kinds, kind, count);
             self.failures += count;
         }
     }
@@ -218,6 +241,8 @@ impl Recorder {
             second: self.second,
             counts: std::mem::replace(&mut self.counts, vec![0; self.entries.len()]),
             failures: std::mem::take(&mut self.failures),
+            kinds: std::mem::take(&mut self.kinds),
+            tenths: std::mem::take(&mut self.tenths),
             latencies: pairs(&self.latencies),
         };
         self.latencies.reset();

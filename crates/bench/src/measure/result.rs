@@ -7,11 +7,15 @@
 //!   OUT/report.html         the same as a page
 //! ```
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::record::{EntryData, PhaseData, Second, from_pairs};
+use super::availability::Availability;
+use super::record::{EntryData, PhaseData, Second, TENTHS, from_pairs};
 use super::stats::Median;
+use super::usage::{INSTRUMENT, Mark, Usage};
 use crate::machine::Machine;
 use crate::scenario::{Metric, Phase};
 
@@ -46,6 +50,12 @@ pub struct Row {
     pub count: u64,
     /// Requests that failed.
     pub failures: u64,
+    /// The same by kind.
+    #[serde(default)]
+    pub kinds: BTreeMap<String, u64>,
+    /// Requests that were answered well in each tenth of the second.
+    #[serde(default)]
+    pub tenths: [u64; TENTHS],
     /// Latencies in nanoseconds; 0 without any.
     pub p50: u64,
     /// See above.
@@ -61,6 +71,8 @@ impl From<&Second> for Row {
             second: second.second,
             count: second.counts.iter().sum(),
             failures: second.failures,
+            kinds: second.kinds.clone(),
+            tenths: second.tenths,
             p50: latencies.value_at_quantile(0.5),
             p99: latencies.value_at_quantile(0.99),
             max: latencies.max(),
@@ -77,6 +89,19 @@ pub struct ProcessUse {
     pub cpu: f64,
     /// Resident memory at the end, in bytes.
     pub rss_bytes: u64,
+}
+
+impl ProcessUse {
+    /// Of all processes that were counted but our own.
+    pub fn all(usage: &Usage) -> Vec<Self> {
+        let nodes = usage.processes.iter().filter(|series| series.name != INSTRUMENT);
+        let used = nodes.map(|series| Self {
+            name: series.name.clone(),
+            cpu: series.cpu,
+            rss_bytes: series.rows.last().map_or(0, |row| row.rss),
+        });
+        used.collect()
+    }
 }
 
 /// A phase of a run.
@@ -100,6 +125,12 @@ pub struct PhaseResult {
     pub series: Vec<Row>,
     /// The processes of the target, as far as this program has started them.
     pub processes: Vec<ProcessUse>,
+    /// What processes and networks did, second by second.
+    #[serde(default)]
+    pub usage: Usage,
+    /// What the timeline did.
+    #[serde(default)]
+    pub marks: Vec<Mark>,
 }
 
 impl PhaseResult {
@@ -115,6 +146,8 @@ impl PhaseResult {
             data,
             series,
             processes: Vec::new(),
+            usage: Usage::default(),
+            marks: Vec::new(),
         }
     }
 
@@ -132,6 +165,11 @@ impl PhaseResult {
         all
     }
 
+    /// When nothing was answered well, and what share was.
+    pub fn availability(&self) -> Availability {
+        Availability::of(&self.series, self.seconds)
+    }
+
     /// A figure of an entry, or of all together. Times are in nanoseconds.
     pub fn metric(&self, metric: Metric, entry: Option<&str>) -> f64 {
         let quantile = |share: f64| self.latencies(entry).value_at_quantile(share) as f64;
@@ -146,6 +184,7 @@ impl PhaseResult {
             Metric::P99 => quantile(0.99),
             Metric::P999 => quantile(0.999),
             Metric::Max => self.latencies(entry).max() as f64,
+            Metric::Unavailable => self.availability().dark * 1e9,
         }
     }
 }
@@ -178,6 +217,9 @@ pub struct RunFile {
     pub phases: Vec<PhaseResult>,
     /// Its criteria.
     pub verdicts: Vec<Verdict>,
+    /// Why it ended early, if it did: what it measured until then is shown, and counts for nothing.
+    #[serde(default)]
+    pub failure: Option<String>,
 }
 
 /// A figure of a cell over its repetitions.
@@ -224,7 +266,7 @@ impl Results {
 
     /// Whether all runs are there.
     pub fn is_complete(&self) -> bool {
-        self.runs.len() as u64 >= self.planned
+        self.runs.iter().filter(|run| run.failure.is_none()).count() as u64 >= self.planned
     }
 
     /// Whether all criteria of all runs held.
@@ -235,7 +277,8 @@ impl Results {
 
 fn figures(runs: &[RunFile]) -> Vec<Figure> {
     let mut figures = Vec::new();
-    for cell in runs.chunk_by(|one, two| one.cell == two.cell) {
+    let whole: Vec<RunFile> = runs.iter().filter(|run| run.failure.is_none()).cloned().collect();
+    for cell in whole.chunk_by(|one, two| one.cell == two.cell) {
         let first = &cell[0];
         for phase in first.phases.iter().filter(|phase| phase.is_measured) {
             let same = |run: &'_ RunFile| {

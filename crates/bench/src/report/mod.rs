@@ -9,12 +9,17 @@ mod charts;
 use std::fmt::Write as _;
 
 use crate::measure::record::from_pairs;
-use crate::measure::result::{Figure, PhaseResult, Results, RunFile, shown, shown_time};
+use crate::measure::result::{Figure, PhaseResult, Results, Row, RunFile, shown, shown_time};
 use crate::scenario::Metric;
 use crate::scenario::plan::label;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
+
+/// The page that [`crate::live`] serves.
+pub fn live_page() -> String {
+    include_str!("live.html").replacen("STYLE\n", STYLE, 1)
+}
 
 /// Text as HTML holds it.
 pub fn escaped(text: &str) -> String {
@@ -141,11 +146,21 @@ fn title(run: &RunFile) -> String {
 fn section(run: &RunFile, out: &mut String) -> std::fmt::Result {
     let title = escaped(&title(run));
     writeln!(out, "<section class=\"run\" data-title=\"{title}\">\n<h3>{title}</h3>")?;
+    if let Some(why) = &run.failure {
+        writeln!(out, "<p class=\"bad\">Ended early: {}</p>", escaped(why))?;
+    }
     for phase in run.phases.iter().filter(|phase| phase.is_measured) {
         writeln!(out, "<h4>{}</h4>", escaped(&phase.name))?;
         table(phase, out)?;
-        writeln!(out, "<figure>{}</figure>", charts::series(phase))?;
-        writeln!(out, "<figure>{}</figure>", charts::percentiles(phase))?;
+        happened(phase, out)?;
+        writeln!(out, "<figure {}>{}</figure>", rows(phase), charts::series(phase))?;
+        for chart in [charts::percentiles(phase), charts::resources(phase), charts::messages(phase)]
+        {
+            if !chart.is_empty() {
+                writeln!(out, "<figure>{chart}</figure>")?;
+            }
+        }
+        used(phase, out)?;
     }
     writeln!(out, "</section>")
 }
@@ -167,6 +182,134 @@ fn table(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
         writeln!(out, "<td>{kinds}</td></tr>")?;
     }
     writeln!(out, "</table>\n<p class=\"small\">{}</p>", escaped(&notes(phase)))
+}
+
+/// The rows behind a chart of seconds, for the script that says them under the pointer.
+fn rows(phase: &PhaseResult) -> String {
+    let row = |row: &Row| {
+        let kinds: Vec<String> =
+            row.kinds.iter().map(|(kind, n)| format!("{n} × {kind}")).collect();
+        serde_json::json!([row.second, row.count, kinds.join(", "), row.p50, row.p99])
+    };
+    let rows: Vec<serde_json::Value> = phase.series.iter().map(row).collect();
+    let rows = escaped(&serde_json::Value::from(rows).to_string());
+    format!("data-end=\"{}\" data-rows=\"{rows}\"", phase.seconds.max(1.0))
+}
+
+/// What the timeline did, and what clients saw of it.
+fn happened(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
+    let found = phase.availability();
+    if phase.marks.is_empty() && found.dark == 0.0 && found.failing == 0 {
+        return Ok(());
+    }
+    writeln!(out, "<p>{}</p>", escaped(&availability(phase)))?;
+    if phase.marks.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "<table>\n<tr><th class=\"n\">at</th><th>what</th><th class=\"n\">took</th></tr>"
+    )?;
+    for mark in &phase.marks {
+        let took = mark.took.map_or("not ended".to_owned(), |took| format!("{took:.2} s"));
+        let why = mark.failure.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let name = escaped(&format!("{}{why}", mark.name));
+        let at = mark.at;
+        writeln!(
+            out,
+            "<tr><td class=\"n\">{at:.1} s</td><td>{name}</td><td class=\"n\">{took}</td></tr>"
+        )?;
+    }
+    writeln!(out, "</table>")
+}
+
+/// How available the target was, in a sentence.
+pub fn availability(phase: &PhaseResult) -> String {
+    let found = phase.availability();
+    let mut text = format!("{:.3} % answered well", found.share * 100.0);
+    // Writing to a string does not fail.
+    let _infallible = match found.dark > 0.0 {
+        true => write!(
+            text,
+            "; nothing was answered for {:.1} s, {:.1} s of that from {:.1} s on",
+            found.dark, found.longest, found.longest_at
+        ),
+        false => write!(text, "; something was answered all the time"),
+    };
+    if found.failing > 0 {
+        let _infallible = write!(text, "; requests failed in {} seconds", found.failing);
+    }
+    text
+}
+
+/// What processes, networks and messages cost.
+fn used(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
+    let usage = &phase.usage;
+    let head = |out: &mut String, first: &str, names: &[&str]| {
+        let names: String = names.iter().map(|n| format!("<th class=\"n\">{n}</th>")).collect();
+        writeln!(out, "<table>\n<tr><th>{first}</th>{names}</tr>")
+    };
+    let mib = |bytes: f64| bytes / f64::from(1 << 20);
+    let row = |out: &mut String, name: &str, values: &[String]| {
+        let cells: String = values.iter().map(|v| format!("<td class=\"n\">{v}</td>")).collect();
+        writeln!(out, "<tr><td>{}</td>{cells}</tr>", escaped(name))
+    };
+    if !usage.processes.is_empty() {
+        head(
+            out,
+            "process",
+            &[
+                "processors",
+                "memory at most, MiB",
+                "from disks, MiB/s",
+                "to disks, MiB/s",
+                "voluntary switches/s",
+                "involuntary",
+            ],
+        )?;
+        for one in &usage.processes {
+            row(
+                out,
+                &one.name,
+                &[
+                    format!("{:.2}", one.mean(|row| row.cpu)),
+                    format!("{:.0}", mib(one.rss_max() as f64)),
+                    format!("{:.2}", mib(one.mean(|row| row.read))),
+                    format!("{:.2}", mib(one.mean(|row| row.written))),
+                    format!("{:.0}", one.mean(|row| row.voluntary)),
+                    format!("{:.0}", one.mean(|row| row.involuntary)),
+                ],
+            )?;
+        }
+        writeln!(out, "</table>")?;
+    }
+    if !usage.networks.is_empty() {
+        let names = ["received, MiB/s", "sent, MiB/s", "TCP segments/s", "sent again/s"];
+        head(out, "network", &names)?;
+        for one in &usage.networks {
+            row(
+                out,
+                &one.name,
+                &[
+                    format!("{:.2}", mib(one.mean(|row| row.received))),
+                    format!("{:.2}", mib(one.mean(|row| row.sent))),
+                    format!("{:.0}", one.mean(|row| row.segments)),
+                    format!("{:.2}", one.mean(|row| row.resent)),
+                ],
+            )?;
+        }
+        writeln!(out, "</table>")?;
+    }
+    if !usage.messages.is_empty() {
+        let answered = phase.data.entries.iter().map(|data| data.count).sum::<u64>().max(1);
+        head(out, "messages between nodes", &["in the phase", "for each request"])?;
+        for one in &usage.messages {
+            let each = one.total / answered as f64;
+            row(out, &one.kind, &[format!("{:.0}", one.total), format!("{each:.3}")])?;
+        }
+        writeln!(out, "</table>")?;
+    }
+    Ok(())
 }
 
 /// How the load was made, and what that cost.
@@ -197,6 +340,9 @@ pub fn notes(phase: &PhaseResult) -> String {
     }
     if phase.data.reconnects > 0 {
         write!(notes, "; {} reconnects", phase.data.reconnects).expect("a string takes all");
+    }
+    if phase.data.redirects > 0 {
+        write!(notes, "; {} redirects", phase.data.redirects).expect("a string takes all");
     }
     notes
 }

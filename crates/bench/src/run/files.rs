@@ -83,10 +83,10 @@ impl OutDir {
         self.0.join(format!("run-{cell:03}-{repetition}.json"))
     }
 
-    /// The result of a run, if it is there.
+    /// The result of a run, if it is there and whole.
     pub fn read_run(&self, cell: usize, repetition: u64, checksum: &str) -> Option<RunFile> {
         let run = read_run(&self.run_path(cell, repetition)).ok()?;
-        (run.origin.checksum == checksum).then_some(run)
+        (run.origin.checksum == checksum && run.failure.is_none()).then_some(run)
     }
 
     /// Writes the result of a run.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use harness::net::end_with_thread;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
@@ -126,6 +126,18 @@ impl Link {
         self.codec.encode(request, &mut self.out);
     }
 
+    /// The bytes of a request, which may be sent more than once.
+    pub fn encode(&mut self, request: &Request<'_>) -> Bytes {
+        let mut out = BytesMut::new();
+        self.codec.encode(request, &mut out);
+        out.freeze()
+    }
+
+    /// Appends such bytes to what is to be sent.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
     /// Sends what the socket takes.
     ///
     /// # Errors
@@ -179,8 +191,8 @@ impl Link {
     /// It is no reply, or the greeting was refused.
     pub fn next_reply(&mut self) -> Result<Option<Reply>, Broken> {
         loop {
-            if self.input.is_empty() {
-                return Ok(None);
+            if self.input.is_empty() && !self.codec.has_replies() {
+                return self.acknowledge().map(|()| None);
             }
             let reply = self.codec.decode(&mut self.input);
             let reply = reply.map_err(|why| Broken(format!("protocol: {why}")))?;
@@ -190,9 +202,17 @@ impl Link {
                     return Err(Broken(format!("greeting refused: {why}")));
                 }
                 Some(_) if self.greetings > 0 => self.greetings -= 1,
-                reply => return Ok(reply),
+                Some(reply) => return Ok(Some(reply)),
+                None => return self.acknowledge().map(|()| None),
             }
         }
+    }
+
+    /// Sends what the protocol says of its own.
+    fn acknowledge(&mut self) -> Result<(), Broken> {
+        let before = self.out.len();
+        self.codec.take_output(&mut self.out);
+        if self.out.len() > before { self.flush() } else { Ok(()) }
     }
 }
 

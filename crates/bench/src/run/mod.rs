@@ -4,28 +4,38 @@
 //! A run whose file is there already, of the same scenario, is not run again: so a plan that was
 //! interrupted goes on where it stopped.
 
+mod acts;
+mod director;
 mod files;
+pub mod host;
 mod link;
 mod phase;
+pub mod proc;
+mod sampler;
+mod scrape;
 mod session;
+mod slots;
 mod targets;
 mod timer;
 mod worker;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use phase::{Alone, Part, Seconds, Step, Watch, resolve, run_part};
-pub use session::{Local, Session, StepOutcome};
+pub use phase::{Part, Seconds, Step, Watch, resolve, run_part};
+pub use session::{Control, Local, Session, StepEvent};
 
+use self::director::{Director, Stepped};
 use self::files::{OutDir, origin};
 pub use self::files::{checksum, read_results};
-use self::targets::Targets;
 use crate::driver::refusal;
 use crate::measure::criteria::judge;
 use crate::measure::record::Second;
-use crate::measure::result::{FORMAT, Origin, PhaseResult, Results, Row, RunFile};
-use crate::scenario::{Cell, Plan};
+use crate::measure::result::{FORMAT, Origin, PhaseResult, ProcessUse, Results, RunFile};
+use crate::measure::usage::{Mark, Usage};
+use crate::scenario::{Cell, Deed, Network, Plan};
 
 /// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
@@ -71,13 +81,16 @@ pub enum RunError {
     /// The system refuses something.
     #[error("the system refuses: {0}")]
     System(#[from] std::io::Error),
+    /// Somebody has ended it.
+    #[error("interrupted; whatever it had started has ended")]
+    Interrupted,
     /// Another part failed first.
     #[error("stopped")]
     Stopped,
 }
 
 /// How a plan is run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Where results go.
     pub out: PathBuf,
@@ -89,6 +102,8 @@ pub struct Options {
     pub command: String,
     /// The version of the program, for the results.
     pub version: String,
+    /// Set when the run is to end early.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// What happens while a plan runs.
@@ -114,6 +129,10 @@ pub enum Progress<'a> {
     },
     /// A second of a step is past.
     Second(&'a Second),
+    /// The timeline did something.
+    Mark(&'a Mark),
+    /// What the phase has used until now, second by second.
+    Usage(&'a Usage),
     /// A phase is over.
     Phase(&'a PhaseResult),
 }
@@ -136,6 +155,15 @@ pub fn check(plan: &Plan) -> Result<(), RunError> {
             }
         }
     }
+    let of = |cell: &&Cell| cell.scenario.network == Network::Namespaces;
+    let delays =
+        |cell: &Cell| cell.scenario.timeline.iter().any(|act| matches!(act.deed, Deed::Delay(_)));
+    if plan.cells.iter().any(|cell| of(&cell)) {
+        let with_delay = plan.cells.iter().filter(of).any(delays);
+        if let Some(why) = host::network_refusal(with_delay) {
+            return Err(RunError::Mismatch(format!("network: {why}")));
+        }
+    }
     Ok(())
 }
 
@@ -150,6 +178,14 @@ pub fn run(
     observer: Observer<'_>,
 ) -> Result<Results, RunError> {
     check(plan)?;
+    if session.agents().is_empty() {
+        let part = Part { agent: 0, agents: 1 };
+        let phases = |cell: &Cell| -> Result<(), RunError> {
+            let scenario = &cell.scenario;
+            scenario.phases.iter().try_for_each(|phase| phase::expect_room(scenario, phase, part))
+        };
+        plan.cells.iter().try_for_each(phases)?;
+    }
     let repetitions = options.repetitions.unwrap_or(plan.repetitions);
     let origin = origin(plan, options, session);
     let out = OutDir::open(options, plan, &origin.checksum)?;
@@ -161,92 +197,114 @@ pub fn run(
         let found = out.read_run(index, repetition, &origin.checksum);
         let is_done = found.is_some();
         observer(Progress::Run { number, count, label: cell.label(), is_done });
-        let run = match found {
-            Some(run) => Ok(run),
-            None => run_once(cell, index, repetition, &origin, session, observer).and_then(|run| {
-                out.write_run(&run)?;
-                Ok(run)
-            }),
-        };
-        match run {
-            Ok(run) => runs.push(run),
-            Err(why) => {
-                failure = Some(why);
-                break;
+        let (run, failed) = match found {
+            Some(run) => (run, None),
+            None => {
+                let mut run = RunFile::new(cell, index, repetition, &origin);
+                let ran = run_once(cell, &mut run, options, session, observer);
+                run.failure = ran.as_ref().err().map(ToString::to_string);
+                // Nothing was measured: nothing is kept.
+                let kept = match ran.is_ok() || !run.phases.is_empty() {
+                    true => out.write_run(&run),
+                    false => Ok(()),
+                };
+                (run, ran.and(kept).err())
             }
+        };
+        if failed.is_none() || !run.phases.is_empty() {
+            runs.push(run);
+        }
+        if failed.is_some() {
+            failure = failed;
+            break;
         }
     }
     let results = Results::new(&plan.about, count, runs);
-    if let Some(results) = &results {
-        out.write_results(results)?;
-    }
+    let written = results.as_ref().map_or(Ok(()), |results| out.write_results(results));
     match (failure, results) {
+        // A summary that cannot be written is the lesser trouble.
         (Some(why), _) => Err(why),
-        (None, Some(results)) => Ok(results),
+        (None, Some(results)) => written.map(|()| results),
         (None, None) => Err(RunError::Mismatch("the plan has no runs".to_owned())),
     }
 }
 
 fn run_once(
     cell: &Cell,
-    index: usize,
-    repetition: u64,
-    origin: &Origin,
+    run: &mut RunFile,
+    options: &Options,
     session: &mut dyn Session,
     observer: Observer<'_>,
-) -> Result<RunFile, RunError> {
+) -> Result<(), RunError> {
     let scenario = &cell.scenario;
-    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let mut targets = Targets::start(&scenario.target)?;
-    session.begin(index, &targets.addresses)?;
-    let mut phases = Vec::new();
-    let walk = |step: Step, session: &mut dyn Session, observer: Observer<'_>| {
-        let (phase, _) = step.phase(scenario);
-        observer(Progress::Step { name: &phase.name, seconds: 0.0 });
-        let done = session.step(scenario, step, &mut |s| observer(Progress::Second(s)))?;
-        let failed = done.data.entries.iter().flat_map(|entry| &entry.failures);
-        let failed: Vec<String> = failed.map(|(kind, count)| format!("{count} × {kind}")).collect();
-        match failed.is_empty() {
-            true => Ok(()),
-            false => Err(RunError::Step { step: phase.name, why: failed.join(", ") }),
+    let stop = Arc::clone(&options.stop);
+    let mut director = Director::start(scenario, run.cell, session, stop)?;
+    run.origin.target = director.addresses().join(", ");
+    let walked = |stepped: Stepped, step: &str| match stepped.failure {
+        Some(why) => Err(why),
+        None => {
+            let failed = stepped.data.entries.iter().flat_map(|entry| &entry.failures);
+            let failed: Vec<String> = failed.map(|(kind, n)| format!("{n} × {kind}")).collect();
+            match failed.is_empty() {
+                true => Ok(()),
+                false => Err(RunError::Step { step: step.to_owned(), why: failed.join(", ") }),
+            }
         }
     };
     if scenario.setup.fills {
-        walk(Step::Setup, session, observer)?;
-        targets.check()?;
+        observer(Progress::Step { name: "setup", seconds: 0.0 });
+        walked(director.step(Step::Setup, session, observer), "setup")?;
     }
     for (number, phase) in scenario.phases.iter().enumerate() {
         let seconds = phase.length.as_secs_f64();
         observer(Progress::Step { name: &phase.name, seconds });
-        let before = targets.used();
-        let step = Step::Phase(number);
-        let done = session.step(scenario, step, &mut |s| observer(Progress::Second(s)))?;
-        let series = done.seconds.all().map(Row::from).collect();
-        let mut result = PhaseResult::new(phase, seconds, done.data, series);
-        result.processes = targets.used();
-        for (after, before) in result.processes.iter_mut().zip(before) {
-            after.cpu -= before.cpu;
+        let mut stepped = director.step(Step::Phase(number), session, observer);
+        let failure = stepped.failure.take();
+        let is_over = failure.is_none();
+        // Of a phase that was ended early there is what it had measured until then.
+        let measured = if is_over { seconds } else { stepped.elapsed.min(seconds) };
+        let mut result = PhaseResult::new(phase, measured, stepped.data, stepped.rows);
+        result.processes = ProcessUse::all(&stepped.usage);
+        result.usage = stepped.usage;
+        let after = match failure {
+            None => director.after(number, seconds, observer),
+            Some(why) => Err(why),
+        };
+        result.marks = director.marks(number);
+        if is_over {
+            observer(Progress::Phase(&result));
         }
-        targets.check()?;
-        observer(Progress::Phase(&result));
-        phases.push(result);
+        run.phases.push(result);
+        after?;
     }
     if scenario.deletes_keys {
-        walk(Step::Teardown, session, observer)?;
+        observer(Progress::Step { name: "teardown", seconds: 0.0 });
+        walked(director.step(Step::Teardown, session, observer), "teardown")?;
     }
+    director.finish()?;
     session.end()?;
-    let mut origin = origin.clone();
-    origin.target = targets.addresses.join(", ");
-    targets.stop();
-    let verdicts = judge(&scenario.criteria, &phases);
-    Ok(RunFile {
-        format: FORMAT.to_owned(),
-        origin,
-        cell: index,
-        parameters: cell.parameters.clone(),
-        repetition,
-        began,
-        phases,
-        verdicts,
-    })
+    for (number, phase) in run.phases.iter_mut().enumerate() {
+        // What had begun in a phase may have ended after it.
+        phase.marks = director.marks(number);
+    }
+    director.end();
+    run.verdicts = judge(&scenario.criteria, &run.phases);
+    Ok(())
+}
+
+impl RunFile {
+    fn new(cell: &Cell, index: usize, repetition: u64, origin: &Origin) -> Self {
+        let began = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            format: FORMAT.to_owned(),
+            origin: origin.clone(),
+            cell: index,
+            parameters: cell.parameters.clone(),
+            repetition,
+            began: began.map_or(0, |time| time.as_secs()),
+            phases: Vec::new(),
+            verdicts: Vec::new(),
+            failure: None,
+        }
+    }
 }

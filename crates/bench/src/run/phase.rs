@@ -10,13 +10,20 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::RunError;
+use super::proc::open_files_max;
+use super::session::{Control, StepEvent};
 use super::worker::{Job, Worker};
 use crate::driver::memory::MemoryStore;
 use crate::measure::record::{PhaseData, Second};
-use crate::scenario::{Action, Entry, Phase, Scenario};
+use crate::measure::result::Row;
+use crate::scenario::{Action, Driver, Entry, Phase, Scenario};
 
 /// Between the moment when all are ready and the start.
 const LEAD: Duration = Duration::from_millis(20);
+/// Files and sockets besides those of clients.
+const OTHER_FILES: u64 = 64;
+/// How many seconds parts may be apart.
+const OPEN_SECONDS_MAX: usize = 16;
 /// How often the thread that waits for workers looks whether it should go on.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -90,18 +97,27 @@ pub trait Watch {
 
 /// A local run starts as soon as it is ready.
 pub struct Alone<'a> {
-    /// What gets each second.
-    pub second: &'a mut dyn FnMut(Second),
+    /// What hears of it.
+    pub control: &'a Control,
 }
 
 impl Watch for Alone<'_> {
     fn ready(&mut self) -> Result<Instant, RunError> {
-        Ok(Instant::now() + LEAD)
+        let start = Instant::now() + LEAD;
+        self.control.tell(StepEvent::Began(start));
+        Ok(start)
     }
 
     fn second(&mut self, second: Second) -> Result<(), RunError> {
-        (self.second)(second);
+        self.control.tell(StepEvent::Second(second));
         Ok(())
+    }
+
+    fn look(&mut self) -> Result<(), RunError> {
+        match self.control.is_stopped() {
+            true => Err(RunError::Stopped),
+            false => Ok(()),
+        }
     }
 }
 
@@ -124,6 +140,28 @@ enum Message {
     Ended(Result<PhaseData, RunError>),
 }
 
+/// Sees that this process may open as many connections as its part of a phase needs.
+///
+/// # Errors
+/// It may not.
+pub fn expect_room(scenario: &Scenario, phase: &Phase, part: Part) -> Result<(), RunError> {
+    let ends = match scenario.target.driver {
+        Driver::Memory => 0,
+        Driver::Null => 2,
+        _ => 1,
+    };
+    let needed = phase.clients.div_ceil(part.agents.max(1)) * ends + OTHER_FILES;
+    let most = open_files_max();
+    if ends == 0 || needed <= most {
+        return Ok(());
+    }
+    let (name, clients) = (&phase.name, phase.clients);
+    Err(RunError::Mismatch(format!(
+        "phase `{name}`: {clients} clients need {needed} open files here, and the system allows \
+         {most}: raise it (ulimit -n), or take more agents"
+    )))
+}
+
 /// Runs this host's part of a step, and returns what it measured.
 ///
 /// # Errors
@@ -137,6 +175,7 @@ pub fn run_part(
     watch: &mut dyn Watch,
 ) -> Result<PhaseData, RunError> {
     let (phase, is_walk) = step.phase(scenario);
+    expect_room(scenario, &phase, part)?;
     let workers = (scenario.threads as u64 * part.agents).min(phase.clients);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -210,23 +249,34 @@ fn gather(
     Ok(data)
 }
 
-/// Seconds of all parts, put together.
+/// Seconds of all parts, put together. Those that no part can still add to are rows already, so
+/// that a long phase takes little memory.
 #[derive(Debug, Default)]
-pub struct Seconds(BTreeMap<u64, Second>);
+pub struct Seconds {
+    open: BTreeMap<u64, Second>,
+    rows: Vec<Row>,
+}
 
 impl Seconds {
-    /// Adds what a part did in a second.
+    /// Adds what a part did in a second. An agent that tells it later than it may be silent is
+    /// lost by then.
     pub fn add(&mut self, second: Second) {
-        self.0.entry(second.second).or_default().merge(second);
-    }
-
-    /// All, in order.
-    pub fn all(&self) -> impl Iterator<Item = &Second> {
-        self.0.values()
+        self.open.entry(second.second).or_default().merge(second);
+        while self.open.len() > OPEN_SECONDS_MAX
+            && let Some((_, past)) = self.open.pop_first()
+        {
+            self.rows.push(Row::from(&past));
+        }
     }
 
     /// The last one that is whole, most likely: the one before the last.
     pub fn last_whole(&self) -> Option<&Second> {
-        self.0.values().rev().nth(1)
+        self.open.values().rev().nth(1)
+    }
+
+    /// All, in order.
+    pub fn rows(self) -> Vec<Row> {
+        let rest = self.open.values().map(Row::from);
+        self.rows.into_iter().chain(rest).collect()
     }
 }

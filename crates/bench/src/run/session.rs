@@ -1,28 +1,51 @@
 //! Who makes the load: this process, or agents on other hosts.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use super::RunError;
-use super::phase::{Alone, Part, Seconds, Step, resolve, run_part};
+use super::host::Host;
+use super::phase::{Alone, Part, Step, resolve, run_part};
 use crate::driver::memory::MemoryStore;
 use crate::measure::record::{PhaseData, Second};
 use crate::scenario::Scenario;
 
-/// What a step measured.
-#[derive(Debug, Default)]
-pub struct StepOutcome {
-    /// All of it.
-    pub data: PhaseData,
-    /// Second by second.
-    pub seconds: Seconds,
-    /// How long it took.
-    pub elapsed: f64,
+/// What a step tells while it goes on.
+#[derive(Debug)]
+pub enum StepEvent {
+    /// All connections are open: the load begins at this moment.
+    Began(Instant),
+    /// A second of a part of the load is past.
+    Second(Second),
+}
+
+/// How a step is watched, and ended.
+#[derive(Debug)]
+pub struct Control {
+    /// Where it tells what happens. At most one event waits for each part and second.
+    pub events: Sender<StepEvent>,
+    /// Set when it is to end.
+    pub stop: AtomicBool,
+}
+
+impl Control {
+    /// Whether the step is to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Tells what happens.
+    pub fn tell(&self, event: StepEvent) {
+        // Nobody listens any more: the step will be stopped in a moment.
+        let _unheard = self.events.send(event);
+    }
 }
 
 /// Makes loads, one step after the other.
-pub trait Session {
-    /// A run of a cell of the plan begins, against these addresses.
+pub trait Session: Send {
+    /// A run of a cell of the plan begins, or goes on against other addresses.
     ///
     /// # Errors
     /// It cannot.
@@ -31,19 +54,25 @@ pub trait Session {
     /// Does a step on all hosts at once.
     ///
     /// # Errors
-    /// A host failed; the step has ended on all.
+    /// A host failed, or it was stopped; the step has ended on all.
     fn step(
         &mut self,
         scenario: &Scenario,
         step: Step,
-        second: &mut dyn FnMut(&Second),
-    ) -> Result<StepOutcome, RunError>;
+        control: &Control,
+    ) -> Result<PhaseData, RunError>;
 
     /// The run is over.
     ///
     /// # Errors
     /// A host is lost.
     fn end(&mut self) -> Result<(), RunError>;
+
+    /// The host of an agent, counted from 1, for nodes that run there.
+    ///
+    /// # Errors
+    /// There is no such agent, or it is lost.
+    fn host(&mut self, agent: u64) -> Result<Box<dyn Host>, RunError>;
 
     /// The agents; none if this process makes the load.
     fn agents(&self) -> Vec<String>;
@@ -67,19 +96,16 @@ impl Session for Local {
         &mut self,
         scenario: &Scenario,
         step: Step,
-        second: &mut dyn FnMut(&Second),
-    ) -> Result<StepOutcome, RunError> {
-        let begun = Instant::now();
-        let mut seconds = Seconds::default();
-        let mut add = |past: Second| {
-            seconds.add(past);
-            seconds.last_whole().into_iter().for_each(&mut *second);
-        };
-        let mut watch = Alone { second: &mut add };
+        control: &Control,
+    ) -> Result<PhaseData, RunError> {
+        let mut watch = Alone { control };
         let part = Part { agent: 0, agents: 1 };
-        let addresses = &self.addresses;
-        let data = run_part(scenario, step, addresses, part, &self.memory, &mut watch)?;
-        Ok(StepOutcome { data, seconds, elapsed: begun.elapsed().as_secs_f64() })
+        run_part(scenario, step, &self.addresses, part, &self.memory, &mut watch)
+    }
+
+    fn host(&mut self, agent: u64) -> Result<Box<dyn Host>, RunError> {
+        let why = format!("a node is to run on the host of agent {agent}: name --agents");
+        Err(RunError::Mismatch(why))
     }
 
     fn end(&mut self) -> Result<(), RunError> {

@@ -15,6 +15,7 @@
 //! sent later, and its latency counts from when it was due; what is still due at the end has
 //! failed as `not sent`.
 
+mod cluster;
 mod connections;
 mod requests;
 
@@ -27,8 +28,10 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 use rustix::time::{ClockId, clock_gettime};
 
+use self::cluster::Again;
 use super::RunError;
 use super::link::{Broken, Link, READ_BYTES};
+use super::slots::{Redirect, SlotMap};
 use super::timer::Timer;
 use crate::driver::memory::MemoryStore;
 use crate::load::keys::KeyPicker;
@@ -78,6 +81,21 @@ struct Pending {
     since: u64,
     /// When it was sent.
     sent: u64,
+    /// In a cluster: how to send it again.
+    again: Option<Again>,
+    /// Whether its reply means nothing.
+    is_skipped: bool,
+}
+
+impl Pending {
+    fn new(entry: usize, key: u64, since: u64, sent: u64) -> Self {
+        Self { entry, key, since, sent, again: None, is_skipped: false }
+    }
+
+    /// What goes before a request, and has a reply of its own.
+    fn skipped(now: u64) -> Self {
+        Self { is_skipped: true, ..Self::new(0, 0, now, now) }
+    }
 }
 
 #[derive(Default)]
@@ -100,7 +118,16 @@ pub struct Worker<'a> {
     poll: Poll,
     timer: Timer,
     buffer: Vec<u8>,
+    /// By connection: in a cluster a client has one to each node ([`cluster`]).
     clients: Vec<Client>,
+    /// Clients, not counting connections.
+    count: usize,
+    /// In a cluster: who serves what.
+    slots: Option<SlotMap>,
+    /// What the reply that was read last has redirected.
+    redirected: Vec<(Pending, Redirect)>,
+    /// How many requests were redirected.
+    redirects: u64,
     queue: VecDeque<usize>,
     /// Clients with something to flush.
     unsent: Vec<usize>,
@@ -139,9 +166,19 @@ impl<'a> Worker<'a> {
             phase.rate.map(|rate| Schedule::new(rate, seconds, worker, workers, &mut random));
         let end = if job.is_walk { u64::MAX } else { phase.length.as_nanos() as u64 };
         let count = phase.clients / workers + u64::from(worker < phase.clients % workers);
+        let slots = match &scenario.target.driver {
+            Driver::Resp { greeting, is_cluster: true } => {
+                Some(SlotMap::discover(job.addresses, greeting)?)
+            }
+            _ => None,
+        };
+        let nodes = slots.as_ref().map_or(1, |slots| slots.nodes().len() as u64);
         let client = |number: u64| {
-            let target = (worker + number * workers) as usize % job.addresses.len().max(1);
-            Client { target, ..Client::default() }
+            let target = match slots {
+                Some(_) => number / count,
+                None => (worker + number * workers) % job.addresses.len().max(1) as u64,
+            };
+            Client { target: target as usize, ..Client::default() }
         };
         let mut made = Self {
             job,
@@ -150,7 +187,11 @@ impl<'a> Worker<'a> {
             poll,
             timer,
             buffer: vec![0; READ_BYTES],
-            clients: (0..count).map(client).collect(),
+            clients: (0..count * nodes).map(client).collect(),
+            count: count as usize,
+            slots,
+            redirected: Vec::new(),
+            redirects: 0,
             queue: VecDeque::new(),
             unsent: Vec::new(),
             sleepers: BinaryHeap::new(),
@@ -258,6 +299,7 @@ impl<'a> Worker<'a> {
         let (last, mut data) = self.recorder.finish();
         last.into_iter().for_each(second);
         data.reconnects = self.reconnects;
+        data.redirects = self.redirects;
         data.instrument_cpu = thread_seconds() - cpu;
         Ok(data)
     }

@@ -5,7 +5,7 @@
 //! repetitions = 3                      # each cell; medians count
 //!
 //! [target]
-//! driver = "resp"                      # resp, http, native, memory, exec
+//! driver = "resp"                      # resp, http, native, etcd, exec …
 //! addresses = ["127.0.0.1:6379"]       # or: command = ["redis-server", "--port", "{port}"]
 //!
 //! [keys]
@@ -38,20 +38,25 @@
 //! at_most = "5ms"
 //! ```
 //!
+//! [[node]] and [[timeline]] start nodes and say what happens to them: [`node`], [`timeline`].
 //! docs/bench.md lists all keys. [`reader`] reads them with their positions, [`parse`] says which
 //! there are, [`plan`] makes the cells of a matrix, [`shipped`] holds those in the program.
 
 pub mod error;
+pub mod node;
 pub mod parse;
 pub mod plan;
 pub mod reader;
 pub mod shipped;
 mod target;
+pub mod timeline;
 
 use std::time::Duration;
 
 pub use error::ScenarioError;
+pub use node::NodeSpec;
 pub use plan::{Cell, Plan};
+pub use timeline::{Act, Deed, When};
 
 use crate::load::keys::KeyChoice;
 use crate::load::schedule::Rate;
@@ -74,6 +79,12 @@ pub struct Scenario {
     pub deletes_keys: bool,
     /// The phases, in order.
     pub phases: Vec<Phase>,
+    /// Which network the nodes have.
+    pub network: Network,
+    /// What happens to the nodes meanwhile, in order.
+    pub timeline: Vec<Act>,
+    /// What is read of the nodes' metrics.
+    pub metrics: MetricsSpec,
     /// What must hold.
     pub criteria: Vec<Criterion>,
     /// Seed of all random choices.
@@ -89,12 +100,37 @@ pub struct Target {
     pub driver: Driver,
     /// Where they are sent; of started commands, with placeholders.
     pub addresses: Vec<String>,
-    /// What is started first, one process each, with placeholders.
-    pub commands: Vec<Vec<String>>,
+    /// What is started first, one process each.
+    pub nodes: Vec<NodeSpec>,
+    /// A command that succeeds once the nodes are ready; empty if they are when they accept
+    /// connections.
+    pub ready: Vec<String>,
+    /// Whether a client whose connection broke connects to the next address.
+    pub fails_over: bool,
     /// How long the addresses of commands may take to accept connections.
     pub ready_timeout: Duration,
     /// After this time without an answer a request has failed.
     pub request_timeout: Duration,
+}
+
+/// Which network nodes have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// That of their host.
+    Host,
+    /// One of namespaces, whose links can be cut; it needs root.
+    Namespaces,
+}
+
+/// Which of the nodes' metrics are read each second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricsSpec {
+    /// A family of counters.
+    pub family: String,
+    /// The labels whose values name a kind.
+    pub by: Vec<String>,
+    /// Labels that a sample must have; others are left out.
+    pub only: Vec<(String, String)>,
 }
 
 /// How requests are spoken.
@@ -104,6 +140,8 @@ pub enum Driver {
     Resp {
         /// Commands that each new connection begins with.
         greeting: Vec<Vec<String>>,
+        /// Whether each client asks the node that serves a key's slot.
+        is_cluster: bool,
     },
     /// Carillon's HTTP.
     Http {
@@ -112,6 +150,8 @@ pub enum Driver {
     },
     /// Carillon's native frames.
     Native,
+    /// etcd's gRPC.
+    Etcd,
     /// A map in the instrument itself: what the instrument costs.
     Memory,
     /// A program that speaks lines of JSON.
@@ -228,11 +268,13 @@ pub enum Metric {
     Max,
     /// Requests that failed.
     Failures,
+    /// Time in which nothing was answered well.
+    Unavailable,
 }
 
 impl Metric {
     /// All, with their names.
-    pub const ALL: [(&'static str, Metric); 8] = [
+    pub const ALL: [(&'static str, Metric); 9] = [
         ("throughput", Metric::Throughput),
         ("mean", Metric::Mean),
         ("p50", Metric::P50),
@@ -241,6 +283,7 @@ impl Metric {
         ("p99.9", Metric::P999),
         ("max", Metric::Max),
         ("failures", Metric::Failures),
+        ("unavailable", Metric::Unavailable),
     ];
 
     /// Its name.
@@ -254,5 +297,7 @@ impl Metric {
     }
 }
 
+#[cfg(test)]
+mod cluster_tests;
 #[cfg(test)]
 mod tests;

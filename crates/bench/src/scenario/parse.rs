@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use super::node::{network, nodes};
 use super::reader::{Read, Section, parse_time};
 use super::target::target;
-use super::{Action, Criterion, Entry, Keys, Metric, Phase, Scenario, Setup};
+use super::timeline::timeline;
+use super::{Action, Criterion, Entry, Keys, Metric, MetricsSpec, Phase, Scenario, Setup};
 use crate::load::keys::KeyChoice;
 use crate::load::schedule::Rate;
 use crate::load::values::{Sizes, VALUE_BYTES_MAX};
@@ -29,8 +31,10 @@ pub fn scenario(root: &Section<'_, '_>) -> Read<Scenario> {
     let Some(section) = root.section("target")? else {
         return Err(root.error("needs a [target]"));
     };
-    let target = target(&section)?;
+    let target = target(&section, nodes(root)?)?;
     section.finish()?;
+    let network = network(root, &target.nodes)?;
+    let metrics = metrics(root)?;
     let keys = keys(root)?;
     let (sizes, verifies) = sizes(root)?;
     let setup = setup(root)?;
@@ -49,6 +53,7 @@ pub fn scenario(root: &Section<'_, '_>) -> Read<Scenario> {
         let problem = format!("phase `{}` has a rate, so its mix cannot sleep", sleeping.name);
         return Err(root.error_at("phase", problem));
     }
+    let timeline = timeline(root, &phases, &target.nodes, network)?;
     let criteria = criteria(root, &phases)?;
     let threads = root.number("threads", 1..=256)?;
     Ok(Scenario {
@@ -59,6 +64,9 @@ pub fn scenario(root: &Section<'_, '_>) -> Read<Scenario> {
         setup,
         deletes_keys,
         phases,
+        network,
+        timeline,
+        metrics,
         criteria,
         seed: root.number("seed", 0..=u64::MAX)?.unwrap_or(1),
         threads: threads.unwrap_or(1) as usize,
@@ -147,6 +155,28 @@ fn sizes(root: &Section<'_, '_>) -> Read<(Sizes, bool)> {
     };
     section.finish()?;
     Ok((sizes, verifies))
+}
+
+/// What is read of `/metrics`; by default messages between nodes of Carillon.
+fn metrics(root: &Section<'_, '_>) -> Read<MetricsSpec> {
+    let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
+    let mut spec = MetricsSpec {
+        family: "carillon_messages_total".to_owned(),
+        by: words(&["class", "type"]),
+        only: vec![("direction".to_owned(), "sent".to_owned())],
+    };
+    let Some(section) = root.section("metrics")? else { return Ok(spec) };
+    if let Some(family) = section.text("family")? {
+        (spec.family, spec.by, spec.only) = (family, Vec::new(), Vec::new());
+    }
+    spec.by = section.texts("by")?.unwrap_or(spec.by);
+    if let Some(only) = section.section("only")? {
+        let pair = |name: &&str| Ok(((*name).to_owned(), only.text(name)?.unwrap_or_default()));
+        spec.only = only.names().iter().map(pair).collect::<Read<_>>()?;
+        only.finish()?;
+    }
+    section.finish()?;
+    Ok(spec)
 }
 
 fn setup(root: &Section<'_, '_>) -> Read<Setup> {

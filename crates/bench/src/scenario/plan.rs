@@ -7,10 +7,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::parse::scenario;
 use super::reader::{Read, Section, Source, shown};
-use super::{Scenario, ScenarioError};
+use super::{Scenario, ScenarioError, When};
 
 /// The most cells of a matrix.
 const CELLS_MAX: usize = 10_000;
+/// The most nodes, acts of timelines, and phases of all cells together.
+const PARTS_MAX: usize = 50_000;
 /// The most repetitions of a cell.
 const REPETITIONS_MAX: u64 = 1_000;
 
@@ -86,7 +88,7 @@ impl Plan {
                 .map_err(|problem| flag.error(0..0, path, problem))?;
         }
         let matrix = matrix(source, &mut root)?;
-        let mut cells = Vec::new();
+        let (mut cells, mut parts) = (Vec::new(), 0);
         for choice in combinations(&matrix) {
             let mut table = root.clone();
             let mut parameters = Vec::new();
@@ -101,6 +103,11 @@ impl Plan {
             let section = Section::new(source, String::new(), whole.clone(), &table);
             let scenario = scenario(&section)?;
             let (about, repetitions) = heading(&section)?;
+            parts += scenario.target.nodes.len() + scenario.timeline.len() + scenario.phases.len();
+            if parts > PARTS_MAX {
+                let problem = format!("more than {PARTS_MAX} nodes, acts and phases in all cells");
+                return Err(section.error_at("matrix", problem));
+            }
             section.finish()?;
             cells.push((Cell { parameters, scenario }, about, repetitions));
         }
@@ -120,11 +127,19 @@ impl Plan {
 }
 
 impl Plan {
-    /// Lets no phase take longer than this.
+    /// Lets no phase take longer than this. Times of a timeline shrink with their phases.
     pub fn shorten(&mut self, most: Duration) {
         self.seconds_max = Some(most.as_secs_f64());
-        let phases = self.cells.iter_mut().flat_map(|cell| &mut cell.scenario.phases);
-        phases.for_each(|phase| phase.length = phase.length.min(most));
+        for cell in &mut self.cells {
+            let Scenario { phases, timeline, .. } = &mut cell.scenario;
+            for act in timeline {
+                if let When::During(number, at) = &mut act.when {
+                    let length = phases[*number].length;
+                    *at = at.mul_f64(most.min(length).as_secs_f64() / length.as_secs_f64());
+                }
+            }
+            phases.iter_mut().for_each(|phase| phase.length = phase.length.min(most));
+        }
     }
 }
 

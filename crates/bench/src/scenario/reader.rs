@@ -103,7 +103,11 @@ impl<'a, 'i> Section<'a, 'i> {
         let found = words.iter().find(|(word, _)| *word == text);
         found.map(|(_, value)| Some(*value)).ok_or_else(|| {
             let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            self.expected(name, &format!("one of {}", names.join(", ")))
+            let mut error = self.expected(name, &format!("one of {}", names.join(", ")));
+            if let Some(near) = nearest(&text, names) {
+                error.problem.push_str(&format!("; did you mean `{near}`?"));
+            }
+            error
         })
     }
 

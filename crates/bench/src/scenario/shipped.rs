@@ -9,16 +9,26 @@ macro_rules! scenarios {
 }
 
 /// Name and text of each, in the order in which they are listed.
-pub const ALL: [(&str, &str); 10] = scenarios![
+pub const ALL: [(&str, &str); 20] = scenarios![
     "instrument-memory",
     "instrument-null",
+    "instrument-depth",
+    "instrument-connections",
+    "instrument-long",
     "carillon",
+    "elasticity",
     "http",
     "redis",
     "ramp",
     "skewed-keys",
     "ycsb",
     "thesis-half",
+    "cluster",
+    "cluster-etcd",
+    "redis-synced",
+    "failover",
+    "mixed-pipelines",
+    "lua-scripts",
     "exec",
 ];
 

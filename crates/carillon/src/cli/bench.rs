@@ -17,8 +17,10 @@ Examples:
   carillon bench check mine.toml                  what is wrong with it: file, line, key
   carillon bench run mine.toml                    measures; results go to carillon-bench/mine
   carillon bench run redis --seconds 1            a short try
+  carillon bench run elasticity --live 127.0.0.1:7700      a cluster that loses and gains nodes
   carillon bench run ramp --set target.addresses='[\"10.0.0.7:6379\"]'
   carillon bench compare before after --fail-over 5%
+  carillon bench papers --quick                   what five documents measured, measured again
   carillon bench agent --listen 10.0.0.8:7700 --secret-file secret      on another host; then
   carillon bench run mine.toml --agents 10.0.0.8:7700 --secret-file secret
 
@@ -56,6 +58,8 @@ pub enum BenchCommand {
         /// The directory of a result.
         result: PathBuf,
     },
+    /// Measure what five documents measured, and write a page about each.
+    Papers(PapersArgs),
     /// Make loads for a controller on another host, until Ctrl-C.
     Agent(AgentArgs),
 }
@@ -80,6 +84,9 @@ pub struct RunArgs {
     /// Remove results of another scenario that the directory holds.
     #[arg(long)]
     pub replace: bool,
+    /// Show the run in a browser while it goes on, at this address.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub live: Option<String>,
     /// Agents that make the load, instead of this process.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', requires = "secret_file")]
     pub agents: Vec<String>,
@@ -106,12 +113,36 @@ pub struct CompareArgs {
     pub fail_over: f64,
 }
 
+/// `carillon bench papers`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Starts nodes of this program on this machine, one cluster after the other, and loads them: half an
+hour for all documents, about two minutes with --quick. Pages and charts of a document are replaced
+when it is done. docs/papers has those that were made last.
+
+Examples:
+  carillon bench papers                            all, into docs/papers
+  carillon bench papers --only 000 --out /tmp/papers
+  carillon bench papers --quick --out /tmp/papers  shows that it works, and little more")]
+pub struct PapersArgs {
+    /// One document: 000, 001, 002 or 004.
+    #[arg(long, value_name = "DOCUMENT")]
+    pub only: Option<String>,
+    /// As short as can be.
+    #[arg(long)]
+    pub quick: bool,
+    /// Where pages go.
+    #[arg(long, value_name = "DIR", default_value = "docs/papers")]
+    pub out: PathBuf,
+}
+
 /// `carillon bench agent`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An agent serves one controller at a time. Controller and agent prove to each other that they know
+An agent makes the load of one controller at a time. Controller and agent prove to each other that they know
 the secret, and every message between them is authenticated with it; nothing is encrypted. A
-controller that knows it can run any program on this host (driver `exec`): keep it secret.
+controller that knows it can run any program on this host (driver `exec`, nodes): keep it secret.
+Nodes that a controller has started here end with it, and with the agent.
 
 Example:
   head -c 32 /dev/urandom | base64 > secret; chmod 600 secret      the same file on all hosts

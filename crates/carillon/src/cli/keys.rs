@@ -31,13 +31,15 @@ Examples:
   carillon get greeting
   carillon get picture > picture.png
   carillon get greeting --at 1700000000000ms   the value at that time
+  carillon get greeting --at '10m ago'         the value ten minutes ago
   carillon get greeting --stale 500ms          a stale read: at most half a second old
   carillon get greeting --json                 with the timestamp of its write, and its expiry")]
 pub struct GetArgs {
     /// The key.
     pub key: OsString,
-    /// Read the value at this time: a timestamp as --json shows it, or milliseconds since 1970 with
-    /// the unit ms.
+    /// Read the value at this time: a timestamp as --json shows it, milliseconds since 1970 with
+    /// the unit ms, a time such as 2026-11-27T19:31:37Z, an age such as '10m ago', or the token of
+    /// a snapshot.
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
     /// Allow a stale read: a value of at most this age (such as 500ms or 2s), where that is faster.

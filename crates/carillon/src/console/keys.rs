@@ -67,6 +67,10 @@ pub fn get(
 /// Why there is none.
 pub fn keys(sim: &Simulation, keyspace: &str, asked: &KeysQuery) -> Result<KeysPage, ApiError> {
     let keyspace = keyspace_named(sim, keyspace)?;
+    if asked.at.is_some() {
+        let why = "a simulation lists the keys of now alone".to_owned();
+        return Err(ApiError::SnapshotRefused { why });
+    }
     let after = match &asked.cursor {
         None => None,
         Some(cursor) => {

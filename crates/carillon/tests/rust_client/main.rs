@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Error, Reason, Store, Ttl};
+use client::{Error, KeyState, Reason, Store, Ttl};
 use dev::{Dev, NODES, TEST_TIMEOUT, open, run};
 use harness::process::Signal;
 use harness::stalls::StallRecorder;
@@ -22,6 +22,11 @@ mod transactions;
 #[allow(dead_code, reason = "its main is for people")]
 #[path = "../../../client/examples/transfer.rs"]
 mod transfer;
+
+/// Milliseconds since 1970.
+fn now_ms() -> u128 {
+    std::time::UNIX_EPOCH.elapsed().expect("a time after 1970").as_millis()
+}
 
 #[test]
 fn requests_go_directly_to_leaders() {
@@ -77,6 +82,18 @@ fn keyspaces_types_and_errors_work_as_documented() {
         for (store, value) in [(&sorted, "a"), (&zero, "b"), (&three, "c")] {
             assert_eq!(store.get("same").await.unwrap().unwrap(), value);
         }
+        let early = now_ms();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        sorted.set("later", "x").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let (past, late) = (sorted.at(format!("{early}ms")), sorted.at(format!("{}ms", now_ms())));
+        assert_eq!(past.get("same").await.unwrap().unwrap(), "a");
+        assert_eq!(past.state("later").await.unwrap(), KeyState::NilYet);
+        assert_eq!(past.mget(&["same", "later"]).await.unwrap()[1], None);
+        assert!(!past.exists("later").await.unwrap() && late.exists("later").await.unwrap());
+        assert_eq!((past.len().await.unwrap(), late.len().await.unwrap()), (1, 2));
+        assert_eq!(past.range(..).await.unwrap(), [("same".into(), "a".into())]);
+        assert_eq!(late.range("l"..).await.unwrap().len(), 2);
         assert!(three.expire("same", Duration::from_secs(90)).await.unwrap());
         assert!(matches!(three.ttl("same").await.unwrap(), Ttl::Left(left) if left.as_secs() > 60));
         assert!(three.persist("same").await.unwrap());

@@ -17,6 +17,7 @@
 
 mod error;
 mod events;
+mod snapshots;
 pub mod txn;
 mod types;
 mod wire;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 pub use error::{ClientError, Outcome, Problem};
 pub use events::EventStream;
+pub use txn::bytes_of;
 pub use types::{GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions};
 use types::{KeyspaceList, encode};
 use wire::Endpoint;

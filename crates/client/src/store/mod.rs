@@ -27,6 +27,7 @@ mod error;
 mod exclusive;
 mod link;
 mod options;
+mod past;
 mod pause;
 mod pool;
 mod range;
@@ -50,6 +51,7 @@ pub use options::{
     Builder, CONNECT_TIMEOUT, CONNECTIONS_PER_NODE, OUTSTANDING_MAX, QUEUED_BYTES_MAX,
     REPLY_BYTES_MAX, REQUEST_TIMEOUT, TRANSACTION_TIMEOUT, TRANSACTIONS_MAX,
 };
+pub use past::{KeyState, PastStore};
 use pool::Pool;
 pub use pool::SHUNNED;
 pub use range::KeyRange;

@@ -1,7 +1,7 @@
 //! Requests: what the event loop has to do for a translated command.
 
 use command::{Read, TopicKind, Write};
-use keyspace::Slot;
+use keyspace::{Moment, Slot};
 
 use super::tracking::Tracking;
 use overlay::LookupChoice;
@@ -47,6 +47,8 @@ pub enum Request<'a> {
     Libraries(LibraryRequest<'a>),
     /// Something that concerns the keyspace as a whole.
     Keyspace(KeyspaceRequest<'a>),
+    /// Read as of a past time, and reply.
+    Past(PastRequest<'a>),
     /// Reply how a key would be looked up.
     Explain(Explain<'a>),
     /// Reply with the routes of the last command that had a lookup.
@@ -230,6 +232,32 @@ pub enum Restore {
     Replace,
     /// They are deleted.
     Flush,
+}
+
+/// AT: a read as of a past time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PastRequest<'a> {
+    /// The time.
+    pub moment: Moment,
+    /// What is read.
+    pub read: PastRead<'a>,
+}
+
+/// What AT reads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PastRead<'a> {
+    /// GET.
+    Get(&'a [u8]),
+    /// Whether the key had a value, none, or none yet.
+    State(&'a [u8]),
+    /// STRLEN.
+    Length(&'a [u8]),
+    /// MGET.
+    GetMany(Vec<&'a [u8]>),
+    /// EXISTS.
+    Exists(Vec<&'a [u8]>),
+    /// DBSIZE, KEYS, SCAN or RANGE.
+    Keyspace(KeyspaceRequest<'a>),
 }
 
 /// EXPLAIN ROUTE: how a key would be looked up.

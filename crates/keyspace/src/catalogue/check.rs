@@ -36,8 +36,9 @@ impl CatalogueOp<'_> {
     /// Whether it may be proposed: what is wrong whatever the catalogue has need not be in a log.
     ///
     /// # Errors
-    /// As [`check_new_name`], [`check_options`] and
-    /// [`LibraryOp::check_proposal`](super::LibraryOp::check_proposal).
+    /// As [`check_new_name`], [`check_options`],
+    /// [`LibraryOp::check_proposal`](super::LibraryOp::check_proposal) and
+    /// [`LeaseOp::check_proposal`](crate::LeaseOp::check_proposal).
     pub fn check_proposal(&self) -> Result<(), CatalogueError> {
         match self {
             CatalogueOp::Create { name, options } => {
@@ -45,6 +46,7 @@ impl CatalogueOp<'_> {
                 check_options(options)
             }
             CatalogueOp::Library(op) => op.check_proposal(),
+            CatalogueOp::Lease(op) => op.check_proposal(),
             _ => Ok(()),
         }
     }

@@ -13,6 +13,7 @@ use super::{
 use crate::cluster_version::ClusterVersion;
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::ids::{KeyspaceId, NodeId, ShardId};
+use crate::leases::{Lease, LeaseOp};
 use crate::position::Placement;
 use crate::slot::SLOTS;
 
@@ -31,12 +32,14 @@ const SHARD: u8 = 5;
 const CLUSTER_VERSION: u8 = 6;
 const LINEAR_HASH: u8 = 7;
 const LIBRARY: u8 = 8;
+const LEASE: u8 = 9;
 const SUBJECT_KEYSPACE: u8 = 0;
 const REFUSED: u8 = 1;
 const SUBJECT_NODE: u8 = 2;
 const SUBJECT_SHARD: u8 = 3;
 const SUBJECT_CLUSTER_VERSION: u8 = 4;
 const SUBJECT_LIBRARIES: u8 = 5;
+const SUBJECT_LEASE: u8 = 6;
 const ALTERS_DURABILITY: u8 = 1;
 const ALTERS_RETENTION: u8 = 2;
 const ALTERS_REPLICAS: u8 = 4;
@@ -87,6 +90,10 @@ impl<'a> CatalogueOp<'a> {
             }
             CatalogueOp::Library(op) => {
                 out.push(LIBRARY);
+                op.encode(out);
+            }
+            CatalogueOp::Lease(op) => {
+                out.push(LEASE);
                 op.encode(out);
             }
         }
@@ -142,6 +149,7 @@ impl<'a> CatalogueOp<'a> {
                 Ok(CatalogueOp::LinearHash { keyspace, epoch, act: LinearHashOp::decode(reader)? })
             }
             LIBRARY => Ok(CatalogueOp::Library(LibraryOp::decode(reader)?)),
+            LEASE => Ok(CatalogueOp::Lease(LeaseOp::decode(reader)?)),
             found => Err(DecodeError::Tag { what: "catalogue op", found }),
         }
     }
@@ -232,7 +240,7 @@ impl Catalogue {
 
 impl Subject {
     /// Appends its bytes: `u8` 0 and the keyspace, 2 and node u64, admin state, 3 and the ids of a
-    /// keyspace and a shard, `varint` each, 4 and cluster version `u8`, or 5.
+    /// keyspace and a shard, `varint` each, 4 and cluster version `u8`, 5, or 6 and a lease.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Subject::Keyspace(keyspace) => {
@@ -252,6 +260,10 @@ impl Subject {
                 out.extend([SUBJECT_CLUSTER_VERSION, version.number()])
             }
             Subject::Libraries => out.push(SUBJECT_LIBRARIES),
+            Subject::Lease(lease) => {
+                out.push(SUBJECT_LEASE);
+                lease.encode(out);
+            }
         }
     }
 
@@ -288,6 +300,7 @@ impl Subject {
                 Ok(Box::new(Subject::ClusterVersion(read_cluster_version(reader)?)))
             }
             SUBJECT_LIBRARIES => Ok(Box::new(Subject::Libraries)),
+            SUBJECT_LEASE => Ok(Box::new(Subject::Lease(Lease::decode(reader)?))),
             found => return Err(DecodeError::Tag { what: "catalogue's word", found }),
         })
     }

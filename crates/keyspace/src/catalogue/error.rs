@@ -8,6 +8,8 @@ use super::{
 };
 use crate::cluster_version::ClusterVersion;
 use crate::ids::NodeId;
+use crate::leases::{LEASE_MS_MAX, LEASES_MAX};
+use crate::timestamp::Timestamp;
 
 /// Why the catalogue did not change. It is then as it was.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -173,5 +175,31 @@ pub enum CatalogueError {
     LibrariesTooLarge {
         /// How many.
         bytes: u64,
+    },
+    /// A lease would last for no time, or too long.
+    #[error("a lease of {ttl_ms} ms: it lasts from 1 to {LEASE_MS_MAX} ms, and can be renewed")]
+    LeaseTooLong {
+        /// For how long.
+        ttl_ms: u64,
+    },
+    /// There are as many leases as there may be.
+    #[error(
+        "there are {LEASES_MAX} snapshots, which is the most there may be; release one, or wait \
+         until one ends"
+    )]
+    TooManyLeases,
+    /// There is no such lease, or it has ended.
+    #[error("no snapshot {id}: it was released, or has ended")]
+    NoLease {
+        /// Which.
+        id: u64,
+    },
+    /// What was visible then may have been collected.
+    #[error("versions at {at:?} are gone; the oldest readable time is {safe_point:?}")]
+    BelowSafePoint {
+        /// The time that was asked for.
+        at: Timestamp,
+        /// The safe point of a keyspace.
+        safe_point: Timestamp,
     },
 }

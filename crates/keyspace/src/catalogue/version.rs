@@ -35,6 +35,7 @@ impl CatalogueOp<'_> {
             CatalogueOp::Create { options, .. } => options.placement.since(),
             CatalogueOp::LinearHash { .. } => Feature::LinearHash.since(),
             CatalogueOp::Library(_) => Feature::Functions.since(),
+            CatalogueOp::Lease(_) => Feature::Snapshots.since(),
             CatalogueOp::Alter { .. }
             | CatalogueOp::Drop { .. }
             | CatalogueOp::Shard { .. }

@@ -166,6 +166,8 @@ impl Rest {
             }
             Content::System(system) => {
                 system.safe_points.values_mut().for_each(|safe_point| *safe_point = now);
+                // Nothing older than now is left.
+                system.leases.clear();
                 let mut block = Vec::new();
                 system.encode(&mut block);
                 Self::System(block)

@@ -1,4 +1,5 @@
-//! The system shard's state: the keyspaces and their safe points (SAFETY G14).
+//! The system shard's state: the keyspaces, their safe points, and the leases that hold these (SAFETY
+//! G14, G21).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use keyspace::codec::{DecodeError, Reader, put_varint};
 use keyspace::{
     AdminState, Catalogue, CatalogueError, CatalogueOp, ClusterVersion, Keyspace, KeyspaceId,
-    Libraries, NodeId, ShardId, Subject, Timestamp,
+    Lease, LeaseOp, Leases, Libraries, NodeId, ShardId, Subject, Timestamp,
 };
 
 /// What the system shard holds.
@@ -16,6 +17,8 @@ pub struct System {
     pub catalogue: Catalogue,
     /// Per keyspace, the timestamp below which its shards may collect old versions.
     pub safe_points: BTreeMap<KeyspaceId, Timestamp>,
+    /// What holds safe points within bounds.
+    pub leases: Leases,
 }
 
 /// How the catalogue has changed.
@@ -45,6 +48,8 @@ pub enum Change {
     ClusterVersion(ClusterVersion),
     /// These are the libraries of functions from now on, and so often scripts were forgotten.
     Libraries(Libraries),
+    /// A lease was opened, renewed or ended.
+    Lease(Lease),
     /// It has become this one at once: a snapshot has jumped over the changes between.
     Replaced(Arc<Catalogue>),
 }
@@ -63,24 +68,33 @@ impl Change {
             Change::AdminState { node, admin_state } => Subject::Node(*node, *admin_state),
             Change::ClusterVersion(version) => Subject::ClusterVersion(*version),
             Change::Libraries(_) => Subject::Libraries,
+            Change::Lease(lease) => Subject::Lease(lease.clone()),
             Change::Replaced(_) => unreachable!("no operation does that"),
         }
     }
 }
 
 impl System {
-    /// Applies a catalogue operation as it stands in the log. New shards begin on `nodes`: those
-    /// that decide about the catalogue; on one that is to get no replicas only if there are too
-    /// few others.
+    /// Applies a catalogue operation as it stands in the log, in an entry of time `at`. New shards
+    /// begin on `nodes`: those that decide about the catalogue; on one that is to get no replicas
+    /// only if there are too few others.
     ///
     /// # Errors
     /// What the catalogue says; it is then as it was.
     ///
     /// # Panics
     /// If the operation cannot be read: it was encoded by this node and checksummed.
-    pub fn apply(&mut self, body: &[u8], nodes: &[NodeId]) -> Result<Change, CatalogueError> {
+    pub fn apply(
+        &mut self,
+        body: &[u8],
+        nodes: &[NodeId],
+        at: Timestamp,
+    ) -> Result<Change, CatalogueError> {
         let mut reader = Reader::new(body);
         let op = CatalogueOp::decode(&mut reader).expect("operations in the log are readable");
+        if let CatalogueOp::Lease(op) = op {
+            return self.apply_lease(&op, at);
+        }
         let keyspace = match self.catalogue.apply(&op)? {
             Subject::Keyspace(keyspace) => keyspace,
             Subject::Node(node, admin_state) => {
@@ -93,6 +107,7 @@ impl System {
             Subject::Libraries => {
                 return Ok(Change::Libraries(self.catalogue.libraries().clone()));
             }
+            Subject::Lease(_) => unreachable!("changes of leases are applied above"),
         };
         Ok(match op {
             CatalogueOp::Create { name, .. } => {
@@ -103,12 +118,14 @@ impl System {
             CatalogueOp::Alter { .. } | CatalogueOp::LinearHash { .. } => Change::Altered(keyspace),
             CatalogueOp::Drop { .. } => {
                 self.safe_points.remove(&keyspace.id);
+                self.leases.drop_keyspace(keyspace.id);
                 Change::Dropped(keyspace)
             }
             CatalogueOp::Node { .. }
             | CatalogueOp::Shard { .. }
             | CatalogueOp::RaiseVersion { .. }
-            | CatalogueOp::Library(_) => {
+            | CatalogueOp::Library(_)
+            | CatalogueOp::Lease(_) => {
                 unreachable!("their subjects are no keyspaces")
             }
         })
@@ -123,20 +140,45 @@ impl System {
         nodes
     }
 
-    /// Raises a keyspace's safe point to at least `to`; returns the current one.
-    pub fn raise_safe_point(&mut self, keyspace: KeyspaceId, to: Timestamp) -> Timestamp {
+    fn apply_lease(&mut self, op: &LeaseOp, at: Timestamp) -> Result<Change, CatalogueError> {
+        let needs = keyspace::Feature::Snapshots.since();
+        let version = self.catalogue.cluster_version();
+        if version < needs {
+            return Err(CatalogueError::VersionTooLow { version, needs });
+        }
+        let safe_point = |keyspace: KeyspaceId| {
+            self.catalogue.by_id(keyspace)?;
+            Some(self.safe_points.get(&keyspace).copied().unwrap_or_default())
+        };
+        self.leases.apply(op, at.millis(), safe_point).map(Change::Lease)
+    }
+
+    /// Raises a keyspace's safe point to at least `to`, in an entry of time `at`; returns the
+    /// current one. It never passes a lease that lives then (SAFETY G14).
+    pub fn raise_safe_point(
+        &mut self,
+        keyspace: KeyspaceId,
+        to: Timestamp,
+        at: Timestamp,
+    ) -> Timestamp {
+        self.leases.end_by(at.millis());
+        let held = self.leases.oldest(keyspace, at.millis()).map(|lease| lease.at);
         let point = self.safe_points.entry(keyspace).or_default();
-        *point = (*point).max(to);
+        *point = (*point).max(to.min(held.unwrap_or(Timestamp::MAX)));
         *point
     }
 
-    /// Appends its bytes, for a checkpoint: the catalogue, then id and safe point of each keyspace.
+    /// Appends its bytes, for a checkpoint: the catalogue, then id and safe point of each keyspace;
+    /// then the leases, if there ever was one.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.catalogue.encode(out);
         put_varint(self.safe_points.len() as u64, out);
         for (id, point) in &self.safe_points {
             put_varint(u64::from(id.0), out);
             out.extend_from_slice(&point.0.to_le_bytes());
+        }
+        if self.leases.is_encoded() {
+            self.leases.encode(out);
         }
     }
 
@@ -153,8 +195,13 @@ impl System {
             let id = reader.varint_max(u32::MAX.into(), "keyspace id")? as u32;
             safe_points.insert(KeyspaceId(id), Timestamp(reader.u64()?));
         }
+        // Versions before leases end here.
+        let leases = match reader.rest().is_empty() {
+            true => Leases::default(),
+            false => Leases::decode(&mut reader)?,
+        };
         reader.end()?;
-        Ok(Self { catalogue, safe_points })
+        Ok(Self { catalogue, safe_points, leases })
     }
 }
 
@@ -169,7 +216,7 @@ mod tests {
     fn apply(system: &mut System, op: &CatalogueOp<'_>) -> Change {
         let mut body = Vec::new();
         op.encode(&mut body);
-        system.apply(&body, &[1, 2, 3, 4].map(NodeId)).unwrap()
+        system.apply(&body, &[1, 2, 3, 4].map(NodeId), Timestamp::ZERO).unwrap()
     }
 
     #[test]

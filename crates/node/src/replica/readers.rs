@@ -76,8 +76,8 @@ impl Asker {
     fn is_of_a_time(&self) -> bool {
         match self {
             Asker::Local { .. } => true,
-            Asker::Fetch { want, .. } => want.past_time().is_some(),
-            Asker::Find { .. } | Asker::Remote { .. } => false,
+            Asker::Fetch { want, .. } | Asker::Find { want, .. } => want.past_time().is_some(),
+            Asker::Remote { .. } => false,
         }
     }
 
@@ -127,6 +127,7 @@ impl Replica {
         clock: &Clock,
     ) {
         let at = clock.now().max(self.serving.floor());
+        let at = want.past_time().unwrap_or(at);
         self.steps.reserve_for(&want, now);
         self.read(at, Asker::Find { origin, waiter, want, bytes_max }, now);
     }

@@ -50,7 +50,9 @@ impl Replica {
         let SafePointRequest { keyspace, to, is_pressed } = raise;
         let view = self.state.clone();
         let state = view.read();
-        let Content::System(System { catalogue, safe_points }) = &state.content else { return };
+        let Content::System(System { catalogue, safe_points, leases }) = &state.content else {
+            return;
+        };
         let current = safe_points.get(&keyspace).copied().unwrap_or_default();
         if current > Timestamp::ZERO {
             match from {
@@ -74,7 +76,11 @@ impl Replica {
         let current = current.max(*asked);
         let granted =
             safe_point::granted_safe_point(current, clock.now(), retention_ms, to, is_pressed);
-        let Some(to) = granted else { return };
+        // Neither age nor memory passes a lease (SAFETY G14, G21). Apply judges once more: one may
+        // be under way.
+        let held = leases.oldest(keyspace, clock.now().millis()).map(|lease| lease.at);
+        let to = granted.map(|to| to.min(held.unwrap_or(Timestamp::MAX)));
+        let Some(to) = to.filter(|to| *to > current) else { return };
         *asked = to;
         drop(state);
         let mut body = keyspace.0.to_le_bytes().to_vec();
@@ -112,7 +118,9 @@ pub(crate) const SYSTEM: ShardId = ShardId(0);
 mod tests {
     use std::sync::Arc;
 
-    use keyspace::{CatalogueOp, KeyHasher, Keyspace, KeyspaceOptions, Placement};
+    use keyspace::{
+        CatalogueOp, Feature, KeyHasher, Keyspace, KeyspaceOptions, Lease, LeaseOp, Placement,
+    };
 
     use super::*;
     use crate::executor::{FIRST_REPLICA, Input, Origin, ShardExecutor};
@@ -146,8 +154,11 @@ mod tests {
             let mut op = Vec::new();
             let placement = Placement::Ordered;
             let options = KeyspaceOptions { placement, retention_ms, ..Default::default() };
-            CatalogueOp::Create { name: "k", options }.encode(&mut op);
+            CatalogueOp::RaiseVersion { to: Feature::Snapshots.since() }.encode(&mut op);
             let (origin, waiter) = (Origin(1), Waiter(1));
+            executors[0].1.accept(Input::Catalogue { op: std::mem::take(&mut op), origin, waiter });
+            while run(&mut executors[0].1, |_| {}) {}
+            CatalogueOp::Create { name: "k", options }.encode(&mut op);
             executors[0].1.accept(Input::Catalogue { op, origin, waiter });
             let mut changes = Vec::new();
             while run(&mut executors[0].1, |effects| changes.append(&mut effects.changes)) {}
@@ -190,6 +201,23 @@ mod tests {
                 }
             }
             self.entries() - before
+        }
+
+        /// A change of leases at the node that keeps them.
+        fn lease(&mut self, op: LeaseOp) -> Lease {
+            let mut bytes = Vec::new();
+            CatalogueOp::Lease(op).encode(&mut bytes);
+            let (origin, waiter) = (Origin(1), Waiter(1));
+            self.executors[0].1.accept(Input::Catalogue { op: bytes, origin, waiter });
+            let mut changes = Vec::new();
+            while run(&mut self.executors[0].1, |effects| changes.append(&mut effects.changes)) {}
+            let [Change::Lease(lease)] = &changes[..] else { panic!("{changes:?}") };
+            lease.clone()
+        }
+
+        fn open(&mut self, at_ms: u64, ttl_ms: u64) -> Lease {
+            let (request, keyspaces, at) = (at_ms, vec![self.of.id], Timestamp::from_millis(at_ms));
+            self.lease(LeaseOp::Open { request, keyspaces, at, ttl_ms })
         }
 
         fn entries(&self) -> u64 {
@@ -236,6 +264,49 @@ mod tests {
         assert_eq!(two.point_ms(), 9_400_000);
         assert_eq!(two.ask(13_000_000, true) + two.ask(13_000_000, true), 2);
         assert_eq!(two.point_ms(), 10_000_000);
+    }
+
+    /// SAFETY G14, G21: neither age nor memory passes a lease, and when it ends the point goes on.
+    #[test]
+    fn safe_point_stays_at_oldest_lease() {
+        let mut two = Two::new(600_000);
+        let oldest = two.open(9_000_000, 1_000_000);
+        let next = two.open(9_100_000, 5_000);
+        assert_eq!(two.ask(9_300_000, false) + two.ask(9_300_000, false), 2);
+        assert_eq!(two.point_ms(), 9_000_000);
+        assert_eq!(two.ask(10_000_000, true), 0, "memory passes no lease either");
+        two.lease(LeaseOp::End { id: oldest.id });
+        assert_eq!(two.ask(9_300_000, false) + two.ask(9_300_000, false), 2);
+        assert_eq!(two.point_ms(), next.at.millis());
+        // It ends by the clock of the node that keeps it.
+        two.executors[0].2.observe_millis(10_005_001);
+        assert_eq!(two.ask(9_300_000, false) + two.ask(9_300_000, false), 2);
+        assert_eq!(two.point_ms(), 9_300_000);
+    }
+
+    /// The one who raises has read the leases before the lease was there.
+    #[test]
+    fn rise_under_way_stops_at_lease_that_is_applied_first() {
+        let mut system = System::default();
+        let of = |op: &CatalogueOp<'_>, at: u64, system: &mut System| {
+            let mut bytes = Vec::new();
+            op.encode(&mut bytes);
+            system.apply(&bytes, &[KEEPS], Timestamp::from_millis(at))
+        };
+        let to = Feature::Snapshots.since();
+        of(&CatalogueOp::RaiseVersion { to }, 1, &mut system).unwrap();
+        let options = KeyspaceOptions::default();
+        of(&CatalogueOp::Create { name: "k", options }, 2, &mut system).unwrap();
+        let keyspace = system.catalogue.get("k").unwrap().id;
+        let (request, keyspaces, at) = (1, vec![keyspace], Timestamp::from_millis(100));
+        let open = LeaseOp::Open { request, keyspaces, at, ttl_ms: 1_000 };
+        of(&CatalogueOp::Lease(open), 200, &mut system).unwrap();
+        let mut bytes = Vec::new();
+        system.encode(&mut bytes);
+        let mut system = System::decode(&bytes).unwrap();
+        let ms = Timestamp::from_millis;
+        assert_eq!(system.raise_safe_point(keyspace, ms(150), ms(201)), ms(100));
+        assert_eq!(system.raise_safe_point(keyspace, ms(150), ms(1_200)), ms(150));
     }
 
     #[test]

@@ -296,12 +296,14 @@ impl ShardState {
             (Kind::Catalogue, Content::System(system)) => {
                 let voters = self.members.voters.iter();
                 let places = voters.filter_map(|replica| self.descriptor.node_of(*replica));
-                Outcome::Catalogue(system.apply(body, &places.collect::<Vec<_>>()))
+                let places = places.collect::<Vec<_>>();
+                Outcome::Catalogue(system.apply(body, &places, header.timestamp))
             }
             (Kind::KeyspaceSafePoint, Content::System(system)) => {
                 let (id, to) = body.split_at(4);
                 let id = KeyspaceId(u32::from_le_bytes(id.try_into().expect("split at 4")));
-                Outcome::SafePoint(id, system.raise_safe_point(id, read_timestamp(to)))
+                let point = system.raise_safe_point(id, read_timestamp(to), header.timestamp);
+                Outcome::SafePoint(id, point)
             }
             (kind, _) => {
                 panic!("an entry of kind {kind:?} in the log of a shard that has no use for it")

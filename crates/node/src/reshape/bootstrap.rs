@@ -116,7 +116,10 @@ mod tests {
         let options = KeyspaceOptions { replicas: 3, ..Default::default() };
         CatalogueOp::Create { name: "k", options }.encode(&mut op);
         let mut system = System::default();
-        let Ok(Change::Created(keyspace)) = system.apply(&op, &nodes) else { panic!("not made") };
+        let Ok(Change::Created(keyspace)) = system.apply(&op, &nodes, keyspace::Timestamp::ZERO)
+        else {
+            panic!("not made")
+        };
         let hasher = KeyHasher::new([1; 16]);
         assert!(first_state(&keyspace, 0, hasher).descriptor.replica_on(nodes[0]).is_some());
         let (replicas, tile) = (first_replicas(&keyspace), (keyspace.shards[0], keyspace.arc(0)));

@@ -27,7 +27,7 @@ use std::ops::Bound;
 
 use command::Pair;
 use keyspace::linear_hash::{bit_reversed_hash, number_at};
-use keyspace::{Cut, NodeId, ShardId, Slot, Timestamp, slot_of};
+use keyspace::{Cut, KeyspaceId, Lease, NodeId, ShardId, Slot, Timestamp, slot_of};
 use replication::BootNanos;
 use storage::engine::{MemoryEngine, Range, ReadResult, ScanCursor, Version};
 
@@ -86,6 +86,22 @@ pub enum FetchRequest {
         /// At most so many.
         changes_max: u64,
     },
+    /// What a question has for an answer at a past time, in one piece: `Keys`, `Scan`, `Numbers` or
+    /// `Range`.
+    Past {
+        /// The time.
+        at: Timestamp,
+        /// The question.
+        want: Box<FetchRequest>,
+    },
+    /// A time at or above all that was acknowledged before the question came, if the shard has just
+    /// this part of its keyspace (SAFETY G23).
+    Newest {
+        /// Where that begins and ends.
+        ends: Ends,
+    },
+    /// What holds safe points, of the system shard.
+    SafePoints,
     /// The catalogue, of the system shard, if it is not as of this index.
     Catalogue {
         /// What is known already; 0: nothing.
@@ -199,6 +215,17 @@ pub struct History {
     pub safe_point: Timestamp,
 }
 
+/// What the system shard has beside the catalogue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldSafePoints {
+    /// The clock of the shard's leader.
+    pub now: Timestamp,
+    /// The safe point of each keyspace that has one.
+    pub safe_points: Vec<(KeyspaceId, Timestamp)>,
+    /// The leases that have not ended by then, by id.
+    pub leases: Vec<Lease>,
+}
+
 /// The result of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchResult {
@@ -209,6 +236,14 @@ pub enum FetchResult {
     Then(PastValue),
     /// What has become of a key up to a past time.
     History(History),
+    /// Of the first of the keys at a past time, in their order: as many as fit, and at least one.
+    Past(Vec<PastValue>),
+    /// What was asked about a past time may be forgotten: the safe point.
+    BelowSafePoint(Timestamp),
+    /// All that was acknowledged is at or below this time.
+    Newest(Timestamp),
+    /// What holds safe points.
+    SafePoints(HeldSafePoints),
     /// The catalogue as of an index, encoded; `None`: it is known already.
     Catalogue {
         /// Its index.
@@ -284,9 +319,9 @@ impl FetchRequest {
     /// The past time that is asked about, if one is.
     pub(crate) fn past_time(&self) -> Option<Timestamp> {
         match self {
-            FetchRequest::At { at, .. } | FetchRequest::History { at, .. } => {
-                Some(*at).filter(|at| *at != UP_TO_NOW)
-            }
+            FetchRequest::At { at, .. }
+            | FetchRequest::Past { at, .. }
+            | FetchRequest::History { at, .. } => Some(*at).filter(|at| *at != UP_TO_NOW),
             _ => None,
         }
     }
@@ -307,7 +342,10 @@ impl FetchRequest {
                 keys.iter().map(|key| key.len() + 4).sum()
             }
             FetchRequest::At { key, .. } | FetchRequest::History { key, .. } => key.len(),
+            FetchRequest::Past { want, .. } => want.bytes_about(),
             FetchRequest::Catalogue { .. }
+            | FetchRequest::SafePoints
+            | FetchRequest::Newest { .. }
             | FetchRequest::Size { .. }
             | FetchRequest::Random { .. }
             | FetchRequest::Scan { .. }
@@ -322,7 +360,17 @@ impl FetchRequest {
             (FetchRequest::Keys { keys, .. }, FetchResult::Versions(versions)) => {
                 versions.len() <= keys.len() && (!versions.is_empty() || keys.is_empty())
             }
+            (FetchRequest::Past { want, .. }, FetchResult::Past(values)) => {
+                matches!(&**want, FetchRequest::Keys { keys, .. }
+                    if values.len() <= keys.len() && (!values.is_empty() || keys.is_empty()))
+            }
+            (FetchRequest::Past { .. }, FetchResult::BelowSafePoint(_)) => true,
+            (FetchRequest::Past { want, .. }, found) => {
+                !matches!(**want, FetchRequest::Keys { .. }) && want.fits(found)
+            }
             (FetchRequest::At { .. }, FetchResult::Then(_))
+            | (FetchRequest::Newest { .. }, FetchResult::Newest(_))
+            | (FetchRequest::SafePoints, FetchResult::SafePoints(_))
             | (FetchRequest::History { .. }, FetchResult::History(_))
             | (FetchRequest::Catalogue { .. }, FetchResult::Catalogue { .. })
             | (FetchRequest::Size { .. }, FetchResult::Size(_))
@@ -356,7 +404,10 @@ impl FetchRequest {
                 keys.iter().all(|key| has(key))
             }
             FetchRequest::At { key, .. } | FetchRequest::History { key, .. } => has(key),
-            FetchRequest::Size { ends } | FetchRequest::Random { ends, .. } => *ends == arc.ends(),
+            FetchRequest::Past { want, .. } => want.is_of(arc),
+            FetchRequest::Size { ends }
+            | FetchRequest::Newest { ends }
+            | FetchRequest::Random { ends, .. } => *ends == arc.ends(),
             FetchRequest::Scan { cursor, end: to, .. } => arc
                 .slots()
                 .is_some_and(|(first, end)| first <= place_of_cursor(*cursor).slot && *to <= end),
@@ -380,7 +431,7 @@ impl FetchRequest {
                         Bound::Unbounded => false,
                     }
             }
-            FetchRequest::Catalogue { .. } => true,
+            FetchRequest::Catalogue { .. } | FetchRequest::SafePoints => true,
         }
     }
 

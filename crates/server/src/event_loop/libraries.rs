@@ -36,7 +36,7 @@ pub(super) struct LaterReply {
 }
 
 impl LaterReply {
-    fn send(self, is_error: bool, write: impl FnOnce(&mut RespWriter<'_>)) {
+    pub(super) fn send(self, is_error: bool, write: impl FnOnce(&mut RespWriter<'_>)) {
         let mut bytes = Vec::new();
         write(&mut RespWriter::new(&mut bytes, self.version));
         let reply = vec![(self.waiter, JobReply::new(bytes, is_error))];
@@ -55,7 +55,7 @@ impl LaterReply {
 
 impl EventLoop {
     /// Owes a connection a reply; its next command waits for it.
-    fn owe_later(
+    pub(super) fn owe_later(
         &self,
         at: usize,
         connection: &mut Connection,

@@ -47,6 +47,7 @@ mod moment;
 mod multi_shard_reads;
 mod native;
 mod parked_reads;
+mod past;
 mod pending_reply;
 mod plain;
 mod polling;

@@ -61,6 +61,10 @@ impl RemoteScan {
                 FetchResult::Versions(_)
                 | FetchResult::Then(_)
                 | FetchResult::History(_)
+                | FetchResult::Past(_)
+                | FetchResult::BelowSafePoint(_)
+                | FetchResult::Newest(_)
+                | FetchResult::SafePoints(_)
                 | FetchResult::Tracked(_)
                 | FetchResult::Catalogue { .. } => {}
             }

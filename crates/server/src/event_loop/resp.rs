@@ -337,6 +337,9 @@ impl EventLoop {
             | Request::Unsubscribe { .. }
             | Request::Publish { .. }) => self.run_pubsub(at, connection, session, request, muted),
             Request::Kill(kill) => self.kill_clients(at, connection, session, kill, muted),
+            Request::Past(asked) if !session.has_transaction() => {
+                self.read_past(at, connection, session, &asked, muted)
+            }
             Request::Explain(explain) => self.explain(at, connection, session, &explain, muted),
             Request::LastRoutes => self.last_routes(connection, session, muted),
             request
@@ -467,6 +470,7 @@ impl EventLoop {
             | Request::Script(_)
             | Request::Scripts(_)
             | Request::Libraries(_)
+            | Request::Past(_)
             | Request::Explain(_)
             | Request::LastRoutes
             | Request::Kill(_)

@@ -19,6 +19,13 @@ pub(super) fn refused(error: CatalogueError) -> ApiError {
     match error {
         CatalogueError::Exists { name } => ApiError::KeyspaceExists { name: name.into() },
         CatalogueError::NotFound { name } => ApiError::NoKeyspace { name: name.into() },
+        CatalogueError::NoLease { id } => ApiError::NoSnapshot { id },
+        CatalogueError::TooManyLeases | CatalogueError::LeaseTooLong { .. } => {
+            ApiError::SnapshotRefused { why: error.to_string() }
+        }
+        CatalogueError::BelowSafePoint { at, safe_point } => {
+            ApiError::BelowSafePoint { at, safe_point }
+        }
         other => ApiError::BadKeyspace { why: other.to_string() },
     }
 }

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use api::{ApiError, Done, KeysPage, KeysQuery};
 use bytes::Bytes;
 use command::RangeQuery;
-use keyspace::Placement;
+use keyspace::{Placement, Timestamp};
 use node::replica::read::{Blocked, ReadTime};
 use node::replica::scan::{self, PIECE_KEYS, ScanScope};
 use node::routing::fetch::{FetchRequest, FetchResult};
 use node::routing::route::Route;
 
+use super::past;
 use super::reads::{fetch, renewed, wait};
 use crate::runtime::NodeRuntime;
 
@@ -42,6 +43,8 @@ struct PageRequest {
     begin: Begin,
     prefix: Bytes,
     limit: usize,
+    /// The past time that it is about.
+    at: Option<Timestamp>,
     done: Done<KeysPage>,
 }
 
@@ -52,7 +55,10 @@ pub(super) fn page(
     asked: KeysQuery,
     done: Done<KeysPage>,
 ) {
-    let KeysQuery { prefix, cursor, limit } = asked;
+    let KeysQuery { prefix, cursor, limit, at } = asked;
+    if let Some(Err(error)) = at.map(|at| past::check(runtime, at)) {
+        return done(Err(error));
+    }
     let is_ordered = route.keyspace.options.placement == Placement::Ordered;
     let begin = match &cursor {
         None if is_ordered => Some(Begin::Key(Bound::Included((*prefix).into()))),
@@ -66,7 +72,7 @@ pub(super) fn page(
     };
     let now = runtime.clock.moment();
     let (runtime, route) = (runtime.clone(), route.clone());
-    PageRequest { runtime, route, now, begin, prefix, limit, done }.run();
+    PageRequest { runtime, route, now, begin, prefix, limit, at, done }.run();
 }
 
 /// The place that a cursor names.
@@ -144,7 +150,8 @@ impl PageRequest {
         let Some(place) = place_of(&self.route, &self.begin) else {
             return (self.done)(Ok(KeysPage::default()));
         };
-        if self.runtime.routing.must_fetch(&self.route, place) {
+        // At a past time its leader answers, wherever it is.
+        if self.at.is_some() || self.runtime.routing.must_fetch(&self.route, place) {
             return self.fetch(place);
         }
         let asked = match scan::admit(&self.route, &|one| one == place, self.now) {
@@ -245,7 +252,10 @@ impl PageRequest {
 
     /// Fetches a page of a shard elsewhere.
     fn fetch(self, place: usize) {
-        let want = self.want(place);
+        let want = match self.at {
+            Some(at) => FetchRequest::Past { at, want: Box::new(self.want(place)) },
+            None => self.want(place),
+        };
         let (runtime, shard) = (self.runtime.clone(), self.route.shard(place));
         let then = move |result| match result {
             Ok(Some(FetchResult::Keys { keys, next })) => {
@@ -261,7 +271,11 @@ impl PageRequest {
                 let page = self.fetched(place, keys, next);
                 (self.done)(Ok(page));
             }
-            // It can be read here now.
+            Ok(Some(FetchResult::BelowSafePoint(safe_point))) => {
+                let at = self.at.unwrap_or_default();
+                (self.done)(Err(ApiError::BelowSafePoint { at, safe_point }));
+            }
+            // It can be read here now, or the shard was split.
             Ok(_) => self.run(),
             Err(error) => (self.done)(Err(error)),
         };

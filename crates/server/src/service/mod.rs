@@ -9,6 +9,8 @@
 //! | `reads` | reads of one key |
 //! | `keys` | keys of a keyspace, page by page |
 //! | `history` | the changes of a key |
+//! | `past` | several keys as of one past time |
+//! | `snapshots` | snapshots, and what holds safe points |
 //! | `errors` | errors for what was not done |
 //! | `conditional` | writes that are done if the key's version is as required |
 //! | `status`, `shards` | the state of the node, its cluster and its shards |
@@ -31,9 +33,11 @@ mod history;
 mod inquiries;
 mod keys;
 mod metrics;
+pub(crate) mod past;
 mod reads;
 mod routes;
 mod shards;
+mod snapshots;
 mod splits;
 mod status;
 pub(crate) mod txn;
@@ -43,8 +47,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use command::{Expiry, NotDone, Reply, SetIf, SetReply, Write};
 use keyspace::{
-    CatalogueError, CatalogueOp, Keyspace, KeyspaceAlteration, KeyspaceOptions, ShardId, Subject,
-    is_made_on_use,
+    CatalogueError, CatalogueOp, Keyspace, KeyspaceAlteration, KeyspaceOptions, LeaseOp, ShardId,
+    Subject, Timestamp, is_made_on_use,
 };
 use node::executor::{self, Input};
 use node::replica::entry::Batch;
@@ -60,8 +64,8 @@ use api::{
     AdminState, Answer, ApiError, ClusterVersionStatus, Command, Condition, CutAt, Decisions, Done,
     History, HistoryQuery, KeysPage, KeysQuery, KeyspaceChange, KeyspaceInfo, KeyspaceSpec,
     ListenerStatus, MergeStatus, Metrics, NodeAdminState, NodeMetrics, NodeService, Nodes,
-    Placement, RequestId, RouteStatus, Shards, ShardsQuery, SplitStatus, Status, Txn, TxnDone,
-    TxnOp, TxnResult,
+    Placement, RequestId, RouteStatus, SafePointInfo, Shards, ShardsQuery, SnapshotInfo,
+    SnapshotSpec, SplitStatus, Status, Txn, TxnDone, TxnOp, TxnResult,
 };
 use conditional::Conditional;
 use errors::{no_catalogue, not_done, refused};
@@ -166,7 +170,8 @@ impl NodeApi {
                 Subject::Node(..)
                 | Subject::Shard(..)
                 | Subject::ClusterVersion(..)
-                | Subject::Libraries => {
+                | Subject::Libraries
+                | Subject::Lease(..) => {
                     unreachable!("it was asked about a keyspace")
                 }
             },
@@ -389,6 +394,47 @@ impl NodeService for NodeApi {
             }
             None => done(Err(self.no_keyspace(keyspace))),
         }
+    }
+
+    fn get_many(&self, keyspace: &str, keys: Vec<Bytes>, at: Timestamp, done: Done<Vec<Answer>>) {
+        self.runtime.clock.observe();
+        let routes = self.runtime.routing.routes();
+        match routes.get(keyspace) {
+            Some(route) => past::get_many(&self.runtime, route, keys, at, done),
+            // It will be made when it is used.
+            None if is_made_on_use(keyspace) && routes.iter().next().is_some() => {
+                done(Ok(vec![Answer::Nil; keys.len()]));
+            }
+            None => done(Err(self.no_keyspace(keyspace))),
+        }
+    }
+
+    fn cluster_id(&self) -> Option<u64> {
+        Some(self.runtime.identity.cluster)
+    }
+
+    fn snapshot_take(&self, spec: SnapshotSpec, done: Done<SnapshotInfo>) {
+        self.take_snapshot(spec, done);
+    }
+
+    fn snapshots(&self, done: Done<Vec<SnapshotInfo>>) {
+        self.list_snapshots(done);
+    }
+
+    fn snapshot_renew(&self, id: u64, ttl_ms: u64, done: Done<SnapshotInfo>) {
+        self.lease(LeaseOp::Renew { id, ttl_ms }, done);
+    }
+
+    fn snapshot_release(&self, id: u64, done: Done<()>) {
+        self.release(id, done);
+    }
+
+    fn safe_points(&self, done: Done<Vec<SafePointInfo>>) {
+        self.list_safe_points(done);
+    }
+
+    fn collect(&self, keyspaces: Vec<String>, at: Timestamp, done: Done<Vec<SafePointInfo>>) {
+        self.collect_to(&keyspaces, at, done);
     }
 
     fn history(&self, keyspace: &str, key: Bytes, asked: HistoryQuery, done: Done<History>) {

@@ -11,7 +11,7 @@ use keyspace::{Keyspace, ShardId, Timestamp};
 use node::executor::Input;
 use node::replica::SafePointRequest;
 
-use super::{ANSWER_MS_MAX, World};
+use super::{ANSWER_MS_MAX, Plant, World};
 use crate::check::Violation;
 use crate::machine::Machine;
 
@@ -55,6 +55,12 @@ impl World {
         if to > current {
             let keyspace = route.keyspace.id;
             self.trace.event(format_args!("node {node}: safe point of {keyspace} to {to:?}"));
+            if self.options.plant == Some(Plant::CollectedLease) {
+                // Planted: the shards here do not ask what the keyspace's record says.
+                for shard in route.shards().to_vec() {
+                    machine.submit(shard, Input::RaiseShard { shard, to });
+                }
+            }
             let raise = SafePointRequest { keyspace, to, is_pressed: true };
             machine.submit(ShardId(0), Input::RaiseKeyspace(raise));
         }

@@ -7,6 +7,10 @@ use super::Workload;
 pub struct Counts {
     /// Operations answered.
     pub answered: u64,
+    /// Leases that clients have opened, and snapshots that they have read twice.
+    pub leases: u64,
+    /// See `leases`.
+    pub travels: u64,
     /// Versions that clients have cached, and invalidations that they have heard.
     pub cached: u64,
     /// See `cached`.

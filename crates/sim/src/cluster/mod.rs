@@ -72,6 +72,7 @@ pub mod options;
 mod pipelines;
 mod placement;
 mod settle;
+mod snapshots;
 mod splits;
 mod tracking;
 mod upgrade;
@@ -142,6 +143,8 @@ pub struct World {
     pipelines: Option<pipelines::PipelineClients>,
     /// Clients that cache, if there are any.
     caches: Option<tracking::CachingClients>,
+    /// Clients that read past times, if there are any.
+    travellers: Option<snapshots::Travellers>,
     /// Workloads whose judges have found something.
     pub found_by: Vec<Workload>,
     /// Planted: how often each replica was seen to split.
@@ -167,6 +170,8 @@ impl World {
         if multi_shard::has(options) {
             world.wide = Some(multi_shard::MultiShardClients::new(options));
             let has_pipelines = pipelines::has(options);
+            let travels = snapshots::has(options);
+            world.travellers = travels.then(|| snapshots::Travellers::new(options));
             world.pipelines = has_pipelines.then(|| pipelines::PipelineClients::new(options));
             // What is known of transactions is sent along with values.
             world.profile.snapshot_rate =
@@ -205,6 +210,7 @@ impl World {
             upgrading: None,
             wide: None,
             pipelines: None,
+            travellers: None,
             caches: tracking::has(options).then(|| tracking::CachingClients::new(options)),
             found_by: Vec::new(),
             cuts: BTreeMap::new(),
@@ -259,6 +265,7 @@ impl World {
         self.collect_all();
         self.compare_states()?;
         self.counts.unjudged = self.clients.search()?;
+        self.judge_snapshots()?;
         self.search_wide()
     }
 

@@ -49,6 +49,7 @@ mod scripts;
 pub mod workloads;
 
 pub(crate) use coordinator_deaths::CoordinatorDeath;
+pub(super) use parts::list_of;
 use parts::{Part, transaction_of, values_of};
 use reads::MultiShardRead;
 use workloads::{KEYS_OF_ALL, WatchedKey, Workload};
@@ -63,6 +64,8 @@ pub(super) const FLUSHED: &str = "wide-flushed";
 const FIRST: u64 = 1 << 40;
 /// Lists in use.
 const KEYS: usize = 48;
+/// Those that snapshots show: the first ones.
+pub(super) const SNAPSHOT_KEYS: usize = KEYS;
 /// An ordered keyspace is cut before these keys, before anything breaks.
 const CUTS: [usize; 2] = [16, 32];
 /// Virtual time within which the keyspace is there.
@@ -198,6 +201,11 @@ impl MultiShardClients {
         gaps
     }
 
+    /// Transactions on lists that have ended, in the order in which they did.
+    pub(super) fn list_history(&self) -> &[ObservedTxn] {
+        &self.history
+    }
+
     /// Transactions that are under way, as text.
     pub fn open(&self) -> String {
         let open = self.pending.iter().map(|(number, pending)| {
@@ -288,6 +296,11 @@ impl World {
             Some(wide) if machines.any(is_it) => &wide.names,
             _ => self.clients.names(),
         }
+    }
+
+    /// As [`MultiShardClients::list_history`].
+    pub(super) fn list_history(&self) -> &[ObservedTxn] {
+        self.wide.as_ref().map_or(&[], MultiShardClients::list_history)
     }
 
     /// Whether none of these clients waits.

@@ -54,6 +54,7 @@ impl World {
             }
         }
         self.run_caches(at)?;
+        self.run_travellers(at)?;
         self.send(at);
         Ok(())
     }

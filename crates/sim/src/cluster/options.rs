@@ -100,6 +100,12 @@ named! {
         /// A read joins the batch of its shard though an earlier write of its connection is
         /// unanswered in another shard (G26).
         EagerJoin = "eager-join",
+        /// A node that starts again knows of no lease (G14).
+        ForgottenLease = "forgotten-lease",
+        /// Shards collect what a lease holds (G14, G21).
+        CollectedLease = "collected-lease",
+        /// A read at a past time does not wait for transactions that were prepared below it (G1).
+        UnwaitedSnapshot = "unwaited-snapshot",
     }
 }
 
@@ -115,6 +121,9 @@ impl Plant {
                 | Self::LeftRecord
                 | Self::ScriptWithoutVersions
                 | Self::EagerJoin
+                | Self::ForgottenLease
+                | Self::CollectedLease
+                | Self::UnwaitedSnapshot
         );
         of_world || self.in_coordinators().is_some()
     }
@@ -122,6 +131,11 @@ impl Plant {
     /// Whether it shows in what clients cache only.
     pub fn is_of_caches(self) -> bool {
         matches!(self, Self::LateInterest | Self::TrustedStream)
+    }
+
+    /// Whether it shows in reads of past times only.
+    pub fn is_of_snapshots(self) -> bool {
+        matches!(self, Self::ForgottenLease | Self::CollectedLease | Self::UnwaitedSnapshot)
     }
 
     /// What it is in coordinators, if it is planted there.

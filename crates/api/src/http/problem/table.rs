@@ -111,10 +111,23 @@ const BELOW_SAFE_POINT: Row = row(
     S::GONE,
     "below-safe-point",
     "Too long ago",
-    "Read at a later time, or raise the keyspace's retention_ms for the future.",
+    "Read at a later time. For the future: take a snapshot (POST /v1/snapshots), or raise the \
+     keyspace's retention_ms.",
 );
 const IN_FUTURE: Row =
     row(S::BAD_REQUEST, "in-future", "In the future", "Ask again when that time has come.");
+const NO_SNAPSHOT: Row = row(
+    S::NOT_FOUND,
+    "no-snapshot",
+    "No such snapshot",
+    "See those there are with `carillon snapshot list` (GET /v1/snapshots), or take another one.",
+);
+const SNAPSHOT_REFUSED: Row = row(
+    S::CONFLICT,
+    "snapshot-refused",
+    "No snapshot",
+    "See those there are with `carillon snapshot list` (GET /v1/snapshots).",
+);
 const OUT_OF_MEMORY: Row = row(
     S::INSUFFICIENT_STORAGE,
     "out-of-memory",
@@ -208,7 +221,7 @@ const UNKNOWN: Row = row(
 );
 
 /// All rows.
-pub const ALL: [&Row; 36] = [
+pub const ALL: [&Row; 38] = [
     &NO_KEYSPACE,
     &KEYSPACE_DROPPED,
     &KEYSPACE_EXISTS,
@@ -228,6 +241,8 @@ pub const ALL: [&Row; 36] = [
     &VALUE_TOO_LONG,
     &BELOW_SAFE_POINT,
     &IN_FUTURE,
+    &NO_SNAPSHOT,
+    &SNAPSHOT_REFUSED,
     &OUT_OF_MEMORY,
     &DISK_FULL,
     &BUSY,
@@ -269,6 +284,8 @@ pub fn row_of(error: &ApiError) -> &'static Row {
         ApiError::ValueTooLong { .. } => &VALUE_TOO_LONG,
         ApiError::BelowSafePoint { .. } => &BELOW_SAFE_POINT,
         ApiError::InFuture { .. } => &IN_FUTURE,
+        ApiError::NoSnapshot { .. } => &NO_SNAPSHOT,
+        ApiError::SnapshotRefused { .. } => &SNAPSHOT_REFUSED,
         ApiError::OutOfMemory { .. } => &OUT_OF_MEMORY,
         ApiError::DiskFull => &DISK_FULL,
         ApiError::Busy { .. } => &BUSY,

@@ -337,7 +337,7 @@ impl TxnParser<'_> {
 }
 
 /// No more than [`OPS_MAX`] of them: further ones are not even read.
-struct BoundedList<T>(Vec<T>);
+pub(in crate::http) struct BoundedList<T>(pub Vec<T>);
 
 impl<T> Default for BoundedList<T> {
     fn default() -> Self {
@@ -371,7 +371,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for BoundedList<T> {
 }
 
 /// Bytes.
-struct Bytes64(Bytes);
+pub(in crate::http) struct Bytes64(pub Bytes);
 
 impl<'de> Deserialize<'de> for Bytes64 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

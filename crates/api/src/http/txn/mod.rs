@@ -19,6 +19,7 @@
 mod json;
 mod result_json;
 
+pub(super) use json::{BoundedList, Bytes64};
 pub(super) use result_json::Text;
 
 use axum::Json;
@@ -224,7 +225,7 @@ pub async fn rollback(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn too_long(bytes: u64, bytes_max: u64) -> Problem {
+pub(super) fn too_long(bytes: u64, bytes_max: u64) -> Problem {
     Problem::new(
         StatusCode::PAYLOAD_TOO_LARGE,
         "body-too-long",

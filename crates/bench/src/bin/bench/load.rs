@@ -38,29 +38,8 @@ pub fn run(
     requests: usize,
     threads: usize,
 ) -> Outcome<Run> {
-    run_command(server, &["-t", test], &[], pipeline, requests, threads)
-}
-
-/// As [`run`], of a command with its arguments, in which `__rand_int__` is a random key's number.
-pub fn run_custom(
-    server: &Server,
-    args: &[&str],
-    pipeline: usize,
-    requests: usize,
-) -> Outcome<Run> {
-    run_command(server, &[], args, pipeline, requests, 1)
-}
-
-fn run_command(
-    server: &Server,
-    flags: &[&str],
-    args: &[&str],
-    pipeline: usize,
-    requests: usize,
-    threads: usize,
-) -> Outcome<Run> {
     let mut command = Command::new("redis-benchmark");
-    command.arg("--csv").args(flags);
+    command.args(["--csv", "-t", test]);
     let numbers = [
         ("-p", usize::from(server.port)),
         ("-c", CONNECTIONS),
@@ -76,15 +55,13 @@ fn run_command(
     if threads > 1 {
         command.args(["--threads", &threads.to_string()]);
     }
-    command.args(args);
     let before_seconds = machine::cpu_seconds(server.pid())?;
     let output = command.output()?;
     let cpu_seconds = machine::cpu_seconds(server.pid())? - before_seconds;
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr);
-        let what = [flags, args].concat().join(" ");
-        return Err(format!("redis-benchmark {what}: {}: {error}", output.status).into());
+        return Err(format!("redis-benchmark {test}: {}: {error}", output.status).into());
     }
     let cpu_us = cpu_seconds * 1e6 / requests as f64;
     parse(&text, cpu_us).ok_or_else(|| format!("redis-benchmark printed {text}").into())

@@ -38,11 +38,9 @@ mod http;
 mod load;
 mod lookups;
 mod memory;
-mod mixed;
 mod rates;
 mod rearrange;
 mod resp;
-mod scripts;
 mod server;
 mod table;
 mod transfers;
@@ -102,20 +100,12 @@ struct Options {
 /// What is measured instead of one node.
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Rates of three nodes beside etcd and Redis.
-    Cluster(cluster::compare::Options),
-    /// How long service is away when one of three nodes breaks or leaves.
-    Failover(cluster::failover::Options),
     /// What a thousand shards cost each of three nodes while nobody asks.
     Idle(cluster::idle::Options),
-    /// Pipelines that mix SETs and GETs beside pipelines of one of them, on one node.
-    Mixed(mixed::Options),
     /// Rates of a live cluster by each lookup, in each form.
     Lookups(lookups::Options),
     /// What clients notice while nodes join, are drained and are lost, and where it comes to rest.
     Rearrange(rearrange::Options),
-    /// Scripts beside redis-server: EVALSHA on one key and on random keys.
-    Scripts(scripts::Options),
     /// Transfers between two accounts, a transaction each, beside etcd.
     Transfers(transfers::Options),
 }
@@ -160,27 +150,15 @@ fn measure_cluster(
 ) -> Outcome<()> {
     let binary = &options.carillon;
     match command {
-        Command::Cluster(cluster) => {
-            finish("cluster", machine, options, cluster::compare::measure(binary, cluster)?)
-        }
-        Command::Failover(failover) => {
-            finish("failover", machine, options, cluster::failover::measure(binary, failover)?)
-        }
         Command::Idle(idle) => {
             finish("idle", machine, options, cluster::idle::measure(binary, idle)?)
         }
         Command::Lookups(lookups) => {
             finish("lookups", machine, options, lookups::measure(binary, lookups)?)
         }
-        Command::Mixed(mixed) => {
-            finish("mixed", machine, options, mixed::measure(&subject_of(options), mixed)?)
-        }
         Command::Rearrange(rearrange) => {
             let measured = rearrange::measure(binary, machine, &options.out, rearrange)?;
             finish("rearrange", machine, options, measured)
-        }
-        Command::Scripts(scripts) => {
-            finish("scripts", machine, options, scripts::measure(binary, scripts, options)?)
         }
         Command::Transfers(transfers) => {
             finish("transfers", machine, options, transfers::measure(binary, transfers)?)

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use mio::{Events, Token};
 
 use super::{CONNECT_TIMEOUT, EVENTS_MAX, RETRY_NANOS, TIMER, Worker};
-use crate::driver::codec;
+use crate::driver::{Reply, codec};
 use crate::run::RunError;
 use crate::run::link::{Broken, Link};
+use crate::run::slots::{Redirect, SlotMap};
 use crate::scenario::Driver;
 
 impl Worker<'_> {
@@ -22,20 +23,23 @@ impl Worker<'_> {
                 self.enqueue(index);
                 continue;
             }
-            self.open(index).map_err(|why| self.unreachable(index, &why))?;
+            if let Err(why) = self.open(index) {
+                self.lose(index, &why)?;
+            }
         }
-        while self.clients.iter().any(|client| !client.is_queued) {
+        while !self.is_memory() && (0..self.clients.len()).any(|index| !self.is_settled(index)) {
             self.poll.poll(&mut events, Some(Duration::from_millis(20)))?;
             for event in events.iter().filter(|event| event.token() != TIMER) {
                 let index = event.token().0;
-                self.handle(index, event.is_writable(), 0)
-                    .map_err(|why| self.unreachable(index, &why))?;
+                if let Err(why) = self.handle(index, event.is_writable(), 0) {
+                    self.lose(index, &why)?;
+                }
             }
             if self.job.stop.load(Ordering::Relaxed) {
                 return Err(RunError::Stopped);
             }
             if begun.elapsed() > CONNECT_TIMEOUT {
-                let late = self.clients.iter().position(|client| !client.is_queued);
+                let late = (0..self.clients.len()).find(|index| !self.is_settled(*index));
                 let why = Broken(format!("no connection within {CONNECT_TIMEOUT:?}"));
                 return Err(self.unreachable(late.unwrap_or(0), &why));
             }
@@ -43,23 +47,40 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// A connection cannot be opened before the phase: its end, unless the client has others.
+    fn lose(&mut self, index: usize, why: &Broken) -> Result<(), RunError> {
+        if self.slots.as_ref().is_none_or(|slots| slots.nodes().len() < 2) {
+            return Err(self.unreachable(index, why));
+        }
+        self.clients[index].link = None;
+        self.clients[index].retry = Some(RETRY_NANOS);
+        Ok(())
+    }
+
+    /// Where a connection goes.
+    fn address(&self, index: usize) -> Option<SocketAddr> {
+        let addresses = self.slots.as_ref().map_or(self.job.addresses, SlotMap::nodes);
+        addresses.get(self.clients[index].target).copied()
+    }
+
     fn unreachable(&self, index: usize, why: &Broken) -> RunError {
-        let address = self.job.addresses.get(self.clients[index].target);
-        let target = address.map_or_else(|| "the program".to_owned(), SocketAddr::to_string);
+        let address = self.address(index);
+        let target =
+            address.map_or_else(|| "the program".to_owned(), |address| address.to_string());
         RunError::Unreachable { target, why: why.0.clone() }
     }
 
-    fn open(&mut self, index: usize) -> Result<(), Broken> {
+    pub(super) fn open(&mut self, index: usize) -> Result<(), Broken> {
         let driver = &self.job.scenario.target.driver;
-        let address = self.job.addresses.get(self.clients[index].target);
-        let host = address.map(SocketAddr::to_string).unwrap_or_default();
+        let address = self.address(index);
+        let host = address.map(|address| address.to_string()).unwrap_or_default();
         let Some(codec) = codec(driver, &host) else { return Ok(()) };
         let mut link = match (driver, address) {
             (Driver::Exec { program }, _) => {
                 let filled = program.iter().map(|word| word.replace("{address}", &host));
                 Link::start(&filled.collect::<Vec<_>>(), codec)?
             }
-            (_, Some(address)) => Link::connect(*address, codec)?,
+            (_, Some(address)) => Link::connect(address, codec)?,
             (_, None) => return Err(Broken("no address".to_owned())),
         };
         link.register(self.poll.registry(), Token(index))?;
@@ -79,6 +100,9 @@ impl Worker<'_> {
                 self.fail(index, &Broken("timeout".to_owned()), now);
             } else if client.retry.is_some_and(|at| at <= now) {
                 client.retry = None;
+                if self.job.scenario.target.fails_over && self.slots.is_none() {
+                    client.target = (client.target + 1) % self.job.addresses.len().max(1);
+                }
                 self.reconnects += 1;
                 if let Err(why) = self.open(index) {
                     self.fail(index, &why, now);
@@ -93,12 +117,16 @@ impl Worker<'_> {
         let client = &mut self.clients[index];
         if client.link.take().is_some() {
             client.retry = Some(now + RETRY_NANOS);
-            if client.pending.is_empty() && now < self.end && !self.is_walked {
+            let is_lone = self.slots.is_none();
+            if is_lone && client.pending.is_empty() && now < self.end && !self.is_walked {
                 // A connection that cannot be opened is a failure too.
                 self.recorder.failed(0, &why.0, 1);
             }
         }
-        for pending in client.pending.drain(..) {
+        if let Some(slots) = &mut self.slots {
+            slots.lost(client.target);
+        }
+        for pending in client.pending.drain(..).filter(|pending| !pending.is_skipped) {
             self.under_way -= 1;
             self.recorder.failed(pending.entry, &why.0, 1);
         }
@@ -114,11 +142,14 @@ impl Worker<'_> {
         // It was opened anew since: the event is of the one before.
         let Some(mut link) = self.clients[index].link.take() else { return Ok(()) };
         let handled = self.read(index, &mut link, is_writable, now);
-        let is_ready = link.is_ready();
         self.clients[index].link = Some(link);
+        let client = self.client_of(index);
+        if !self.redirected.is_empty() {
+            self.follow(client, now);
+        }
         handled?;
-        if is_ready && (self.clients[index].pending.len() as u64) < self.job.phase.pipeline {
-            self.enqueue(index);
+        if self.may_send(client) {
+            self.enqueue(client);
         }
         Ok(())
     }
@@ -139,8 +170,18 @@ impl Worker<'_> {
                 let Some(pending) = self.clients[index].pending.pop_front() else {
                     return Err(Broken("protocol: a reply to no request".to_owned()));
                 };
+                if pending.is_skipped {
+                    continue;
+                }
                 self.under_way -= 1;
-                self.judge(&pending, &reply, now);
+                let redirect = match &reply {
+                    Reply::Refused(why) if self.slots.is_some() => Redirect::of(why),
+                    _ => None,
+                };
+                match redirect {
+                    Some(redirect) => self.redirected.push((pending, redirect)),
+                    None => self.judge(&pending, &reply, now),
+                }
             }
             if !more {
                 return Ok(());

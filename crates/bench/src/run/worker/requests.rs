@@ -6,7 +6,6 @@ use super::{Job, KEY_DIGITS, Pending, Worker};
 use crate::driver::{Reply, Request};
 use crate::load::schedule::Schedule;
 use crate::load::values::{is_value_of, write_value};
-use crate::run::link::Link;
 use crate::scenario::{Action, Driver};
 
 impl Worker<'_> {
@@ -66,9 +65,7 @@ impl Worker<'_> {
     }
 
     fn is_free(&self, index: usize) -> bool {
-        let client = &self.clients[index];
-        let is_ready = client.link.as_ref().is_some_and(Link::is_ready) || self.is_memory();
-        is_ready && (client.pending.len() as u64) < self.job.phase.pipeline
+        self.is_memory() || self.may_send(index)
     }
 
     fn send(&mut self, index: usize, entry: usize, since: u64, now: u64) {
@@ -92,8 +89,10 @@ impl Worker<'_> {
             write_value(key, self.random.bits(), len, &mut self.value);
         }
         let request = Request { action, key: &self.key, value: &self.value };
-        let pending = Pending { entry, key, since, sent: now };
-        if let Some(link) = &mut self.clients[index].link {
+        let pending = Pending::new(entry, key, since, now);
+        if self.slots.is_some() {
+            self.send_to_owner(index, pending);
+        } else if let Some(link) = &mut self.clients[index].link {
             link.send(&request);
             self.under_way += 1;
             self.clients[index].pending.push_back(pending);

@@ -11,6 +11,7 @@ pub(super) mod info;
 pub(super) mod keyspace;
 pub(super) mod lookup;
 pub(super) mod memory;
+pub(super) mod past;
 pub(super) mod pubsub;
 pub(super) mod scripting;
 pub(super) mod server;

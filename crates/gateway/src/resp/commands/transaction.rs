@@ -134,6 +134,7 @@ pub fn is_left_out(name: &str) -> bool {
             | "commit"
             | "rollback"
             | "lookup"
+            | "at"
             | "explain|route"
             | "wait"
             | "waitaof"

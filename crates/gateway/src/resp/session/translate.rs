@@ -147,9 +147,20 @@ impl Session {
         self.translate_by_table(args, ctx, out)
     }
 
+    /// Whether a key is short enough.
+    pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), CommandError> {
+        match key.len() > self.limits.key_bytes_max {
+            true => Err(error::key_too_long(self.limits.key_bytes_max)),
+            false => Ok(()),
+        }
+    }
+
     /// The command, if it is one, its arguments are enough and its keys short enough.
     #[inline]
-    fn checked_spec(&self, args: Args<'_>) -> Result<&'static CommandSpec, CommandError> {
+    pub(crate) fn checked_spec(
+        &self,
+        args: Args<'_>,
+    ) -> Result<&'static CommandSpec, CommandError> {
         let spec = table::lookup(args)?;
         if !spec.fits(args.len()) {
             return Err(error::arity(spec.name));

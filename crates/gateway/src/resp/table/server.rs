@@ -4,7 +4,7 @@
 
 use super::CommandSpec;
 use crate::resp::commands::{
-    client, cluster, command, config, connection, info, lookup, server, tracking,
+    client, cluster, command, config, connection, info, lookup, past, server, tracking,
 };
 
 pub(super) static COMMANDS: &[CommandSpec] = &[
@@ -168,6 +168,12 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             "O(1)",
             "Chooses how the owners of keys are looked for, or says how.",
         ),
+    CommandSpec::new("at", -3, past::at).flags("readonly noscript", "read slow").docs(
+        "generic",
+        "carillon 0.1.0",
+        "O(N) with what the command reads",
+        "Returns the reply of a reading command as of a past time or snapshot.",
+    ),
     CommandSpec::new("explain", -2, server::container)
         .flags("", "slow")
         .docs("server", "carillon 0.1.0", "Depends on subcommand", "Says how things are done.")

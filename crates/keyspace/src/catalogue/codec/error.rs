@@ -4,6 +4,7 @@ use super::super::{CatalogueError, LinearHashRecord};
 use super::{put_admin_state, read_admin_state, read_cluster_version, read_name};
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::ids::NodeId;
+use crate::timestamp::Timestamp;
 
 const BAD_NAME: u8 = 1;
 const NUMBERED_NAME: u8 = 2;
@@ -28,6 +29,10 @@ const LIBRARY_EXISTS: u8 = 20;
 const FUNCTION_EXISTS: u8 = 21;
 const NO_LIBRARY: u8 = 22;
 const LIBRARIES_TOO_LARGE: u8 = 23;
+const LEASE_TOO_LONG: u8 = 24;
+const TOO_MANY_LEASES: u8 = 25;
+const NO_LEASE: u8 = 26;
+const BELOW_SAFE_POINT: u8 = 27;
 
 impl CatalogueError {
     /// Appends its bytes.
@@ -83,6 +88,20 @@ impl CatalogueError {
                 out.push(LIBRARIES_TOO_LARGE);
                 put_varint(*bytes, out);
             }
+            Self::LeaseTooLong { ttl_ms } => {
+                out.push(LEASE_TOO_LONG);
+                put_varint(*ttl_ms, out);
+            }
+            Self::TooManyLeases => out.push(TOO_MANY_LEASES),
+            Self::NoLease { id } => {
+                out.push(NO_LEASE);
+                put_varint(*id, out);
+            }
+            Self::BelowSafePoint { at, safe_point } => {
+                out.push(BELOW_SAFE_POINT);
+                out.extend_from_slice(&at.0.to_le_bytes());
+                out.extend_from_slice(&safe_point.0.to_le_bytes());
+            }
         }
     }
 
@@ -132,6 +151,13 @@ impl CatalogueError {
             FUNCTION_EXISTS => Self::FunctionExists { name: read_name(reader)?.into() },
             NO_LIBRARY => Self::NoLibrary { name: read_name(reader)?.into() },
             LIBRARIES_TOO_LARGE => Self::LibrariesTooLarge { bytes: reader.varint()? },
+            LEASE_TOO_LONG => Self::LeaseTooLong { ttl_ms: reader.varint()? },
+            TOO_MANY_LEASES => Self::TooManyLeases,
+            NO_LEASE => Self::NoLease { id: reader.varint()? },
+            BELOW_SAFE_POINT => Self::BelowSafePoint {
+                at: Timestamp(reader.u64()?),
+                safe_point: Timestamp(reader.u64()?),
+            },
             found => return Err(DecodeError::Tag { what: "catalogue error", found }),
         })
     }

@@ -58,6 +58,13 @@ fn errors() -> impl Strategy<Value = CatalogueError> {
         1 => any::<String>().prop_map(|name| CatalogueError::FunctionExists { name: name.into() }),
         1 => any::<String>().prop_map(|name| CatalogueError::NoLibrary { name: name.into() }),
         1 => any::<u64>().prop_map(|bytes| CatalogueError::LibrariesTooLarge { bytes }),
+        1 => any::<u64>().prop_map(|ttl_ms| CatalogueError::LeaseTooLong { ttl_ms }),
+        1 => Just(CatalogueError::TooManyLeases),
+        1 => any::<u64>().prop_map(|id| CatalogueError::NoLease { id }),
+        1 => any::<(u64, u64)>().prop_map(|(at, safe_point)| {
+            let (at, safe_point) = (crate::Timestamp(at), crate::Timestamp(safe_point));
+            CatalogueError::BelowSafePoint { at, safe_point }
+        }),
         1 => (any::<String>(), record()).prop_map(|(name, record)| {
             CatalogueError::StaleTableEpoch { name: name.into(), record }
         }),
@@ -222,7 +229,10 @@ proptest! {
         let made = made.map(Subject::Keyspace).map(Box::new);
         let drawn = Subject::Shard(KeyspaceId(node as u32), ShardId(node));
         let stands = Subject::Node(NodeId(node), admin_state);
-        let subjects = [stands, drawn, Subject::ClusterVersion(version), Subject::Libraries];
+        let (id, keyspaces, at) = (node >> 8, vec![KeyspaceId(1), KeyspaceId(9)], crate::Timestamp(node));
+        let lease = Subject::Lease(crate::Lease { id, request: node, keyspaces, at, end_ms: id });
+        let version = Subject::ClusterVersion(version);
+        let subjects = [stands, drawn, version, Subject::Libraries, lease];
         let subjects = subjects.map(|subject| Ok(Box::new(subject)));
         for said in [made, Err(error)].into_iter().chain(subjects) {
             let mut bytes = Vec::new();
@@ -271,6 +281,7 @@ proptest! {
                         }
                     }
                 }
+                Ok(Subject::Lease(_)) => unreachable!("none of the ops is about leases"),
                 Ok(Subject::Keyspace(keyspace)) => {
                     let is_one = keyspace.options.placement == Placement::LinearHash;
                     prop_assert_eq!(keyspace.linear_hash_table.is_some(), is_one);

@@ -16,7 +16,7 @@ fn ordered_keyspace() -> keyspace::Keyspace {
     let mut op = Vec::new();
     let options = KeyspaceOptions { placement: Placement::Ordered, ..Default::default() };
     CatalogueOp::Create { name: "k", options }.encode(&mut op);
-    let created = System::default().apply(&op, &[NodeId(1)]);
+    let created = System::default().apply(&op, &[NodeId(1)], Timestamp::ZERO);
     let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
     keyspace
 }

@@ -24,7 +24,7 @@ fn route(placement: Placement) -> Route {
     CatalogueOp::Create { name: "k", options }.encode(&mut op);
     let mut system = System::default();
     system.catalogue.raise_version(ClusterVersion::NEWEST).expect("the version is the next one");
-    let created = system.apply(&op, &[NodeId(1)]);
+    let created = system.apply(&op, &[NodeId(1)], Timestamp::ZERO);
     let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
     let hasher = KeyHasher::new([1; 16]);
     let states = (0..keyspace.shards.len()).map(|place| {

@@ -7,10 +7,11 @@
 use std::ops::Bound;
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{Cut, DecodeError, KeyspaceId, NodeId, SLOTS, Slot, Timestamp};
+use keyspace::{Cut, DecodeError, KeyspaceId, Lease, NodeId, SLOTS, Slot, Timestamp};
 
 use super::{
-    Ends, FetchRequest, FetchResult, HeldChange, HeldVersion, History, KEYS_MAX, PastValue,
+    Ends, FetchRequest, FetchResult, HeldChange, HeldSafePoints, HeldVersion, History, KEYS_MAX,
+    PastValue,
 };
 use crate::tracking::interests::Registration;
 use crate::tracking::message::StreamId;
@@ -43,6 +44,16 @@ impl FetchRequest {
                 out.extend_from_slice(&at.0.to_le_bytes());
                 put_varint(*changes_max, out);
             }
+            FetchRequest::Newest { ends } => {
+                out.push(15);
+                put_ends(ends, out);
+            }
+            FetchRequest::Past { at, want } => {
+                out.push(16);
+                out.extend_from_slice(&at.0.to_le_bytes());
+                want.encode(out);
+            }
+            FetchRequest::SafePoints => out.push(17),
             FetchRequest::Catalogue { known } => {
                 out.push(6);
                 put_varint(*known, out);
@@ -137,6 +148,17 @@ impl FetchRequest {
                 at: Timestamp(reader.u64()?),
                 changes_max: reader.varint()?,
             },
+            15 => FetchRequest::Newest { ends: read_ends(reader)? },
+            16 => {
+                let at = Timestamp(reader.u64()?);
+                let bad = DecodeError::Field { what: "what is wanted of a past time" };
+                // Before it is read: none may stand in another.
+                if !matches!(reader.rest().first(), Some(0 | 4 | 5 | 9)) {
+                    return Err(bad);
+                }
+                FetchRequest::Past { at, want: Box::new(Self::decode(reader)?) }
+            }
+            17 => FetchRequest::SafePoints,
             8 => FetchRequest::Random { ends: read_ends(reader)?, number: reader.varint()? },
             found => return Err(DecodeError::Tag { what: "what is wanted", found }),
         })
@@ -167,18 +189,28 @@ impl FetchResult {
             }
             FetchResult::Then(then) => {
                 out.push(1);
-                match then {
-                    PastValue::Value(held) => {
-                        out.push(0);
-                        put_held(held, out);
-                    }
-                    PastValue::Nil => out.push(1),
-                    PastValue::NilYet => out.push(2),
-                    PastValue::BelowSafePoint(safe_point) => {
-                        out.push(3);
-                        out.extend_from_slice(&safe_point.0.to_le_bytes());
-                    }
-                }
+                put_past(then, out);
+            }
+            FetchResult::Past(values) => {
+                out.push(9);
+                put_all(values, out, put_past);
+            }
+            FetchResult::BelowSafePoint(safe_point) => {
+                out.push(10);
+                out.extend_from_slice(&safe_point.0.to_le_bytes());
+            }
+            FetchResult::Newest(at) => {
+                out.push(11);
+                out.extend_from_slice(&at.0.to_le_bytes());
+            }
+            FetchResult::SafePoints(HeldSafePoints { now, safe_points, leases }) => {
+                out.push(12);
+                out.extend_from_slice(&now.0.to_le_bytes());
+                put_all(safe_points, out, |(keyspace, at), out| {
+                    put_varint(u64::from(keyspace.0), out);
+                    out.extend_from_slice(&at.0.to_le_bytes());
+                });
+                put_all(leases, out, |lease, out| lease.encode(out));
             }
             FetchResult::History(History { changes, has_more, safe_point }) => {
                 out.push(8);
@@ -245,12 +277,17 @@ impl FetchResult {
                     None => Err(Timestamp(reader.u64()?)),
                 })
             })?),
-            1 => FetchResult::Then(match reader.u8()? {
-                0 => PastValue::Value(read_held(reader)?),
-                1 => PastValue::Nil,
-                2 => PastValue::NilYet,
-                3 => PastValue::BelowSafePoint(Timestamp(reader.u64()?)),
-                found => return Err(DecodeError::Tag { what: "what was there then", found }),
+            1 => FetchResult::Then(read_past(reader)?),
+            9 => FetchResult::Past(read_all(reader, KEYS_MAX, read_past)?),
+            10 => FetchResult::BelowSafePoint(Timestamp(reader.u64()?)),
+            11 => FetchResult::Newest(Timestamp(reader.u64()?)),
+            12 => FetchResult::SafePoints(HeldSafePoints {
+                now: Timestamp(reader.u64()?),
+                safe_points: read_all(reader, usize::MAX, |reader| {
+                    let id = reader.varint_max(u32::MAX.into(), "keyspace")? as u32;
+                    Ok((KeyspaceId(id), Timestamp(reader.u64()?)))
+                })?,
+                leases: read_all(reader, usize::MAX, Lease::decode)?,
             }),
             2 => FetchResult::Size(reader.varint()?),
             3 => FetchResult::Random { size: reader.varint()?, key: read_maybe(reader, bytes)? },
@@ -291,6 +328,17 @@ impl FetchResult {
         16 + match self {
             FetchResult::Versions(all) => all.iter().map(|v| v.as_ref().map_or(9, held)).sum(),
             FetchResult::Then(PastValue::Value(value)) => held(value),
+            FetchResult::Past(values) => {
+                let bytes = |value: &PastValue| match value {
+                    PastValue::Value(version) => held(version),
+                    _ => 9,
+                };
+                values.iter().map(bytes).sum()
+            }
+            FetchResult::SafePoints(HeldSafePoints { safe_points, leases, .. }) => {
+                let bytes = |lease: &Lease| 32 + 4 * lease.keyspaces.len();
+                12 * safe_points.len() + leases.iter().map(bytes).sum::<usize>()
+            }
             FetchResult::History(History { changes, .. }) => {
                 let bytes = |change: &HeldChange| match change {
                     HeldChange::Put(version) => held(version),
@@ -298,7 +346,11 @@ impl FetchResult {
                 };
                 changes.iter().map(bytes).sum()
             }
-            FetchResult::Then(_) | FetchResult::Size(_) | FetchResult::Tracked(_) => 0,
+            FetchResult::Then(_)
+            | FetchResult::Size(_)
+            | FetchResult::BelowSafePoint(_)
+            | FetchResult::Newest(_)
+            | FetchResult::Tracked(_) => 0,
             FetchResult::Catalogue { bytes, .. } => bytes.as_ref().map_or(0, |bytes| bytes.len()),
             FetchResult::Random { key, .. } => key.as_ref().map_or(0, |key| key.len()),
             FetchResult::Keys { keys, .. } => keys.iter().map(|key| key.len() + 4).sum(),
@@ -307,6 +359,31 @@ impl FetchResult {
             }
         }
     }
+}
+
+fn put_past(value: &PastValue, out: &mut Vec<u8>) {
+    match value {
+        PastValue::Value(held) => {
+            out.push(0);
+            put_held(held, out);
+        }
+        PastValue::Nil => out.push(1),
+        PastValue::NilYet => out.push(2),
+        PastValue::BelowSafePoint(safe_point) => {
+            out.push(3);
+            out.extend_from_slice(&safe_point.0.to_le_bytes());
+        }
+    }
+}
+
+fn read_past(reader: &mut Reader<'_>) -> Result<PastValue, DecodeError> {
+    Ok(match reader.u8()? {
+        0 => PastValue::Value(read_held(reader)?),
+        1 => PastValue::Nil,
+        2 => PastValue::NilYet,
+        3 => PastValue::BelowSafePoint(Timestamp(reader.u64()?)),
+        found => return Err(DecodeError::Tag { what: "what was there then", found }),
+    })
 }
 
 fn put_all<T>(all: &[T], out: &mut Vec<u8>, put: impl Fn(&T, &mut Vec<u8>)) {

@@ -10,8 +10,8 @@ const CHANGE_BYTES: usize = 32;
 /// Whether all that is wanted is this shard's.
 pub(crate) fn is_owned(state: &ShardState, want: &FetchRequest) -> bool {
     match (state.engine(), want) {
-        (None, want) => matches!(want, FetchRequest::Catalogue { .. }),
-        (Some(_), FetchRequest::Catalogue { .. }) => false,
+        (None, FetchRequest::Catalogue { .. } | FetchRequest::SafePoints) => true,
+        (None, _) | (Some(_), FetchRequest::Catalogue { .. } | FetchRequest::SafePoints) => false,
         (Some(_), FetchRequest::Keys { keys, .. } | FetchRequest::Track { keys, .. })
             if keys.len() > KEYS_MAX =>
         {
@@ -41,8 +41,14 @@ pub(crate) fn find(
         };
         return Some(FetchResult::Catalogue { index, bytes: (index != *known).then(encoded) });
     }
+    if let (FetchRequest::SafePoints, Content::System(system)) = (want, &state.content) {
+        let safe_points = system.safe_points.iter().map(|(id, at)| (*id, *at)).collect();
+        let leases = system.leases.live(now.millis()).cloned().collect();
+        return Some(FetchResult::SafePoints(HeldSafePoints { now, safe_points, leases }));
+    }
     let engine = state.engine()?;
     match want {
+        FetchRequest::Past { at, want } => return past(state, engine, *at, want),
         FetchRequest::Keys { keys, .. } => return versions(state, engine, keys, now, committed),
         FetchRequest::At { key, at } | FetchRequest::History { key, at, .. }
             if state.locks.hides_at(key, *at) =>
@@ -67,7 +73,11 @@ pub(crate) fn find(
         FetchRequest::Keys { .. }
         | FetchRequest::At { .. }
         | FetchRequest::History { .. }
+        | FetchRequest::Past { .. }
+        | FetchRequest::SafePoints
         | FetchRequest::Catalogue { .. } => unreachable!("answered above"),
+        // No transaction that has a lock here by then is undecided: what it wrote here has its time.
+        FetchRequest::Newest { .. } => FetchResult::Newest(now),
         // The replica registers it ([`crate::tracking`]): there is nothing to be found.
         FetchRequest::Track { .. } => return None,
         FetchRequest::Size { .. } => FetchResult::Size(engine.len(now)),
@@ -89,6 +99,60 @@ pub(crate) fn find(
             };
             pairs(engine, &range, *with_values, now)
         }
+    })
+}
+
+/// What a question has for an answer at a past time. `None`: a transaction may write something here
+/// by then.
+fn past(
+    state: &ShardState,
+    engine: &MemoryEngine,
+    at: Timestamp,
+    want: &FetchRequest,
+) -> Option<FetchResult> {
+    let safe_point = engine.safe_point();
+    if at < safe_point {
+        return Some(FetchResult::BelowSafePoint(safe_point));
+    }
+    let is_hidden = match want {
+        FetchRequest::Keys { keys, .. } => keys.iter().any(|key| state.locks.hides_at(key, at)),
+        _ => state.locks.writes_by(at),
+    };
+    if is_hidden {
+        return None;
+    }
+    Some(match want {
+        FetchRequest::Keys { keys, .. } => {
+            let (mut values, mut bytes) = (Vec::with_capacity(keys.len().min(PIECE_KEYS)), 0);
+            for key in keys {
+                let value = then(engine, key, at);
+                bytes += match &value {
+                    PastValue::Value(held) => held.value.len(),
+                    _ => 0,
+                };
+                if bytes > ANSWER_BYTES_MAX && !values.is_empty() {
+                    break;
+                }
+                values.push(value);
+            }
+            FetchResult::Past(values)
+        }
+        FetchRequest::Scan { cursor, end, keys_max } => scan(engine, *cursor, *end, *keys_max, at),
+        FetchRequest::Numbers { from, end, keys_max } => {
+            numbers(engine, *from, *end, *keys_max, at)
+        }
+        FetchRequest::Range { low, high, reverse, keys_max, with_values } => {
+            let range = Range {
+                start: low.as_ref().map(|key| &**key),
+                end: high.as_ref().map(|key| &**key),
+                reverse: *reverse,
+                visited_max: usize::try_from(*keys_max).unwrap_or(usize::MAX),
+                examined_max: PIECE_KEYS,
+            };
+            pairs(engine, &range, *with_values, at)
+        }
+        // No node can send one.
+        _ => unreachable!("not a question about a past time"),
     })
 }
 

@@ -4,6 +4,7 @@ use command::{NotDone, Reply};
 use node::executor::Answer;
 
 use super::super::World;
+use super::super::snapshots::TRAVELLERS;
 use super::super::tracking::TRACKERS;
 use super::{KeyOp, Op};
 use crate::command::Command;
@@ -47,6 +48,9 @@ impl World {
         }
         if answer.origin() == TRACKERS {
             return self.cache_answered(&answer);
+        }
+        if answer.origin() == TRAVELLERS {
+            return self.traveller_answered(&answer);
         }
         if Self::is_wide(&answer) {
             return self.handle_multi_shard_answer(answer);

@@ -86,6 +86,10 @@ impl World {
             FetchResult::Versions(_)
             | FetchResult::Then(_)
             | FetchResult::History(_)
+            | FetchResult::Past(_)
+            | FetchResult::BelowSafePoint(_)
+            | FetchResult::Newest(_)
+            | FetchResult::SafePoints(_)
             | FetchResult::Tracked(_)
             | FetchResult::Catalogue { .. } => {
                 unreachable!("nobody asked for that")

@@ -99,7 +99,7 @@ pub(super) fn op_of(part: Part, reply: Option<&Reply>, names: &[Vec<u8>]) -> Op 
 }
 
 /// The elements of a list. Other bytes count as an element that no client has appended.
-pub(super) fn list_of(bytes: &[u8]) -> Vec<u64> {
+pub(in crate::cluster) fn list_of(bytes: &[u8]) -> Vec<u64> {
     let words = bytes.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     words
         .map(|word| std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()))

@@ -1,4 +1,4 @@
-//! A cluster of three Carillon nodes; each can be killed and started again.
+//! A cluster of three Carillon nodes.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -119,21 +119,6 @@ impl Nodes {
     /// Process ids of those that are up.
     pub fn pids(&self) -> Vec<u32> {
         self.nodes.iter().filter(|node| node.is_on()).map(Node::pid).collect()
-    }
-
-    /// kill -9.
-    pub fn kill(&mut self, node: usize) {
-        self.nodes[node].kill();
-    }
-
-    /// SIGTERM; returns when it has ended.
-    pub fn stop(&mut self, node: usize) {
-        self.nodes[node].stop();
-    }
-
-    /// Sends a node a signal.
-    pub fn signal(&mut self, node: usize, signal: Signal) {
-        self.nodes[node].signal(signal);
     }
 }
 

@@ -1,11 +1,10 @@
-//! The other stores: etcd with three members, redis-server alone and with two replicas.
+//! The other store: etcd with three members.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::nodes::NODES;
 use crate::Outcome;
-use crate::resp::Connection;
 use harness::ports::unused;
 use harness::process::{Directory, Process, Signal};
 
@@ -111,48 +110,4 @@ impl Rival {
         }
         Ok(())
     }
-}
-
-/// What Redis writes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum RedisPersistence {
-    /// No file at all.
-    None,
-    /// A log, synced before every answer.
-    Always,
-}
-
-/// A redis-server with so many replicas, all of which write the same files.
-pub fn redis(name: &str, files: RedisPersistence, replicas: usize) -> Outcome<Rival> {
-    let dir = Directory::new(name)?;
-    let mut processes: Vec<Process> = Vec::new();
-    let mut ports: Vec<u16> = Vec::new();
-    for n in 0..=replicas {
-        let port = unused().port();
-        let data = dir.path().join(format!("data-{n}"));
-        std::fs::create_dir_all(&data)?;
-        let mut command = Command::new("redis-server");
-        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
-        command.arg("--dir").arg(data);
-        if files == RedisPersistence::Always {
-            command.args(["--appendonly", "yes", "--appendfsync", "always"]);
-        }
-        if let Some(master) = ports.first() {
-            command.args(["--replicaof", "127.0.0.1", &master.to_string()]);
-        }
-        let mut process = Process::start(command, &dir.path().join(format!("output-{n}.txt")))?;
-        process.wait_until("redis-server", || {
-            let connection = Connection::open(port);
-            connection.and_then(|mut c| c.call(&["PING"])).is_ok_and(|reply| reply == "PONG")
-        })?;
-        processes.push(process);
-        ports.push(port);
-    }
-    let mut master = Connection::open(ports[0])?;
-    processes[0].wait_until("replication", || {
-        master.call(&["SET", "first", "1"]).is_ok()
-            && master.call(&["WAIT", &replicas.to_string(), "500"]).ok()
-                == Some(replicas.to_string())
-    })?;
-    Ok(Rival { processes, ports, peer_ports: Vec::new(), dir })
 }

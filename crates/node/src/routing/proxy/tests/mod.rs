@@ -51,7 +51,7 @@ fn keyspace(placement: Placement) -> Keyspace {
     let mut op = Vec::new();
     let options = KeyspaceOptions { placement, ..Default::default() };
     CatalogueOp::Create { name: "k", options }.encode(&mut op);
-    match system.apply(&op, &[THERE]).expect("it can be made") {
+    match system.apply(&op, &[THERE], Timestamp::ZERO).expect("it can be made") {
         Change::Created(keyspace) => keyspace,
         other => panic!("{other:?}"),
     }

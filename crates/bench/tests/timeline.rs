@@ -1,0 +1,278 @@
+//! What a timeline does to nodes, on redis-servers: that it is done, when, what clients see of it,
+//! and that nothing runs any more afterwards.
+
+mod support;
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bench::agents::Remote;
+use bench::measure::usage::Mark;
+use bench::run::{self, Local, Progress};
+use bench::scenario::Metric;
+use harness::process::Directory;
+use support::{options, phase, plan, redis_nodes, run_here, runs, start_agent};
+
+const LOAD: &str = "[keys]\ncount = 200\n[setup]\nclients = 2\n[load]\nclients = 4\n\
+                    mix = { get = 1, put = 1 }\n";
+
+fn names(marks: &[Mark]) -> Vec<&str> {
+    marks.iter().map(|mark| mark.name.as_str()).collect()
+}
+
+#[test]
+fn nodes_are_killed_started_paused_and_stopped_when_it_says_so() {
+    let text = redis_nodes(
+        &[("a", ""), ("b", ""), ("late", "later = true")],
+        "failover = true\nrequest_timeout = \"300ms\"",
+        &format!(
+            "{LOAD}\
+             [[phase]]\nname = \"warm\"\nseconds = 0.3\nmeasured = false\n\
+             [[phase]]\nname = \"one\"\nseconds = 2.5\n\
+             [[phase]]\nname = \"two\"\nseconds = 1\n\
+             [[timeline]]\nat = \"500ms\"\ndo = \"kill\"\nnode = \"b\"\n\
+             [[timeline]]\nat = \"1s\"\ndo = \"start\"\nnode = \"late\"\n\
+             [[timeline]]\nat = \"1300ms\"\ndo = \"pause\"\nnode = \"a\"\n\
+             [[timeline]]\nat = \"2s\"\ndo = \"resume\"\nnode = \"a\"\n\
+             [[timeline]]\nafter_phase = \"one\"\ndo = \"start\"\nnode = \"b\"\n\
+             [[timeline]]\nafter_phase = \"one\"\ndo = \"run\"\n\
+             command = [\"redis-cli\", \"-p\", \"{{b.port}}\", \"PING\"]\n\
+             [[timeline]]\nphase = \"two\"\nat = \"300ms\"\ndo = \"stop\"\nnodes = [\"late\", \"b\"]\n\
+             every = \"200ms\"\n\
+             [[timeline]]\nat = \"2700ms\"\ndo = \"run\"\nname = \"a wrong word\"\n\
+             command = [\"sh\", \"-c\", \"echo why; exit 7\"]\nmust_succeed = false\n"
+        ),
+    );
+    let (dir, results) = run_here(&text);
+    let results = results.unwrap_or_else(|why| panic!("{why}"));
+    let (one, two) = (phase(&results, "one"), phase(&results, "two"));
+    // A key that is not on another server is no failure here: it is missing, which is told apart.
+    assert!(phase(&results, "warm").marks.is_empty());
+    let expected = ["kill b", "start late", "pause a", "resume a", "start b", "PING"];
+    let found = names(&one.marks);
+    // A command without plain words first is called by its program.
+    assert_eq!(found[..5], expected[..5], "{found:?}");
+    assert_eq!(names(&two.marks), ["a wrong word", "stop late", "stop b"]);
+    for (mark, at) in one.marks.iter().zip([0.5, 1.0, 1.3, 2.0]) {
+        assert!((at..at + 0.4).contains(&mark.at), "{mark:?}");
+    }
+    assert!(one.marks.iter().all(|mark| mark.failure.is_none() && mark.took.is_some()));
+    let failure = two.marks[0].failure.as_deref().unwrap();
+    assert!(failure.contains('7') && failure.contains("why"), "{failure}");
+    let mut kinds = one.data.entries.iter().map(|entry| &entry.failures);
+    assert!(kinds.any(|kinds| kinds.contains_key("timeout")), "{:?}", one.data.entries);
+    assert!(one.metric(Metric::Failures, None) > 0.0);
+    let by_second: u64 = one.series.iter().flat_map(|row| row.kinds.values()).sum();
+    assert_eq!(by_second as f64, one.metric(Metric::Failures, None), "each has its second");
+    // Nodes, and this process itself, second by second; b was gone half of the time.
+    let usage = &one.usage;
+    let of = |name: &str| usage.processes.iter().find(|series| series.name == name);
+    assert!(of("a").unwrap().rows.len() >= 2, "{usage:?}");
+    assert!(of("a").unwrap().rss_max() > 1 << 20);
+    assert!(of("instrument").unwrap().mean(|row| row.cpu) > 0.0);
+    assert!(of("b").is_none_or(|series| series.rows.len() < 2));
+    assert_eq!(usage.networks[0].name, "all of this host");
+    assert!(usage.networks[0].mean(|row| row.sent) > 1e3, "{:?}", usage.networks);
+    assert!(usage.processes.iter().any(|one| one.mean(|row| row.voluntary) > 0.0));
+    let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    for words in ["kill b", "voluntary switches", "% answered well", "sent again"] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(!runs(&results.origin.target), "all have ended");
+}
+
+#[test]
+fn what_was_dark_is_measured_and_judged() {
+    let text = redis_nodes(
+        &[("a", "")],
+        "request_timeout = \"5s\"",
+        &format!(
+            "{LOAD}[[phase]]\nname = \"run\"\nseconds = 3\n\
+             [[timeline]]\nat = \"1s\"\ndo = \"pause\"\nnode = \"a\"\n\
+             [[timeline]]\nat = \"2s\"\ndo = \"resume\"\nnode = \"a\"\n\
+             [[pass]]\nmetric = \"unavailable\"\nat_most = \"200ms\"\n\
+             [[pass]]\nmetric = \"unavailable\"\nat_most = \"2500ms\"\n"
+        ),
+    );
+    let results = run_here(&text).1.unwrap_or_else(|why| panic!("{why}"));
+    let found = phase(&results, "run").availability();
+    assert!((0.7..2.0).contains(&found.longest), "{found:?}");
+    assert!((0.9..1.6).contains(&found.longest_at), "{found:?}");
+    let met: Vec<bool> = results.runs[0].verdicts.iter().map(|verdict| verdict.is_met).collect();
+    assert_eq!(met, [false, true], "{:?}", results.runs[0].verdicts);
+}
+
+#[test]
+fn a_node_that_ends_by_itself_fails_the_run_and_what_was_measured_is_kept() {
+    let text = redis_nodes(
+        &[("a", ""), ("b", "")],
+        "",
+        &format!(
+            "{LOAD}[[phase]]\nname = \"good\"\nseconds = 0.3\n\
+             [[phase]]\nname = \"bad\"\nseconds = 30\n\
+             [[timeline]]\nphase = \"bad\"\nat = \"1200ms\"\ndo = \"run\"\n\
+             command = [\"redis-cli\", \"-p\", \"{{b.port}}\", \"SHUTDOWN\", \"NOSAVE\"]\n"
+        ),
+    );
+    let begun = Instant::now();
+    let (dir, ran) = run_here(&text);
+    let why = ran.unwrap_err().to_string();
+    assert!(why.contains("b has ended by itself"), "{why}");
+    assert!(begun.elapsed() < Duration::from_secs(20), "the load ends with it");
+    let kept = run::read_results(dir.path()).unwrap();
+    assert!(!kept.is_complete() && kept.figures.is_empty());
+    let run = &kept.runs[0];
+    assert_eq!(run.failure.as_deref(), Some(why.as_str()));
+    assert_eq!(run.phases.len(), 2);
+    assert!(run.phases[0].metric(Metric::Throughput, None) > 0.0, "the first phase is whole");
+    assert!(!run.phases[1].series.is_empty(), "of the second there is what was seen");
+    let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("Ended early: b has ended by itself") && page.contains("Not complete"));
+    assert!(!runs(&run.origin.target.replace(", ", " ")), "all have ended");
+}
+
+#[test]
+fn a_run_that_is_interrupted_leaves_nothing_running() {
+    // What a node has started itself ends, too.
+    let words = "sleep 987654";
+    let text = format!(
+        "[target]\ndriver = \"resp\"\n[[node]]\nname = \"a\"\ncommand = [\"sh\", \"-c\", \
+         \"{words} & exec redis-server --port {{port}} --bind {{host}} --save ''\"]\n{LOAD}\
+         [[phase]]\nname = \"run\"\nseconds = 60\n\
+         [[timeline]]\nat = \"100ms\"\ndo = \"run\"\ncommand = [\"sh\", \"-c\", \"{words}1\"]\n"
+    );
+    let dir = Directory::new("interrupted").unwrap();
+    let options = options(dir.path());
+    let stop = std::sync::Arc::clone(&options.stop);
+    let begun = Instant::now();
+    let ran = run::run(&plan(&text), &options, &mut Local::default(), &mut |progress| {
+        if let Progress::Second(_) = progress {
+            assert!(runs(words), "it has begun");
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    assert!(ran.unwrap_err().to_string().starts_with("interrupted"));
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert!(!runs(words), "it has ended");
+}
+
+#[test]
+fn commands_that_fail_or_take_too_long_fail_the_run() {
+    for (command, expected) in [
+        ("[\"sh\", \"-c\", \"echo no such shard; exit 3\"]", "no such shard"),
+        ("[\"sleep\", \"600\"]", "had not ended in 300ms"),
+        ("[\"/no/such/program\"]", "cannot start /no/such/program"),
+    ] {
+        let text = redis_nodes(
+            &[("a", "")],
+            "",
+            &format!(
+                "{LOAD}[[phase]]\nname = \"run\"\nseconds = 20\n[[timeline]]\nat = \"100ms\"\n\
+                 do = \"run\"\ncommand = {command}\ntimeout = \"300ms\"\n"
+            ),
+        );
+        let why = run_here(&text).1.unwrap_err().to_string();
+        assert!(why.contains(expected), "{why}");
+    }
+    let text = redis_nodes(
+        &[("a", "")],
+        "ready_timeout = \"400ms\"\nready = [\"sh\", \"-c\", \"echo not yet; exit 1\"]",
+        &format!("{LOAD}[[phase]]\nname = \"run\"\nseconds = 20\n"),
+    );
+    let why = run_here(&text).1.unwrap_err().to_string();
+    assert!(why.contains("not ready within 400ms") && why.contains("not yet"), "{why}");
+}
+
+#[test]
+fn networks_of_namespaces_are_cut_and_healed() {
+    if !harness::net::root_or_skip("a network of namespaces") {
+        return;
+    }
+    let text = redis_nodes(
+        &[("a", ""), ("b", "")],
+        "request_timeout = \"400ms\"\nfailover = true",
+        &format!(
+            "{LOAD}[network]\nnamespaces = true\n[[phase]]\nname = \"run\"\nseconds = 3\n\
+             [[timeline]]\nat = \"500ms\"\ndo = \"cut\"\nnode = \"b\"\n\
+             [[timeline]]\nat = \"1500ms\"\ndo = \"heal\"\n"
+        ),
+    );
+    let results = run_here(&text).1.unwrap_or_else(|why| panic!("{why}"));
+    let run = phase(&results, "run");
+    assert!(results.origin.target.contains("10.77.0.2"), "{}", results.origin.target);
+    assert_eq!(names(&run.marks), ["cut b", "heal"]);
+    let late = run.data.entries.iter().filter_map(|entry| entry.failures.get("timeout"));
+    assert!(late.sum::<u64>() > 0, "{:?}", run.data.entries);
+    let networks: Vec<&str> = run.usage.networks.iter().map(|one| one.name.as_str()).collect();
+    assert!(networks.contains(&"namespace of a"), "{networks:?}");
+
+    let delayed = text.replace("do = \"cut\"\nnode", "do = \"delay\"\ndelay = \"50ms\"\nnode");
+    match run::check(&plan(&delayed)) {
+        // Not every kernel can.
+        Err(why) => assert!(why.to_string().contains("delay needs the kernel's netem"), "{why}"),
+        Ok(()) => {
+            let results = run_here(&delayed).1.unwrap_or_else(|why| panic!("{why}"));
+            assert!(phase(&results, "run").metric(Metric::Max, None) > 45e6);
+        }
+    }
+}
+
+#[test]
+fn nodes_run_on_the_hosts_of_agents() {
+    let agents = [start_agent(std::time::SystemTime::now)];
+    let text = redis_nodes(
+        &[("here", ""), ("there", "agent = 1")],
+        "failover = true",
+        &format!(
+            "{LOAD}[[phase]]\nname = \"run\"\nseconds = 2.5\n\
+             [[timeline]]\nat = \"500ms\"\ndo = \"kill\"\nnode = \"there\"\n\
+             [[timeline]]\nat = \"1s\"\ndo = \"start\"\nnode = \"there\"\n\
+             [[timeline]]\nat = \"1800ms\"\ndo = \"stop\"\nnode = \"there\"\n"
+        ),
+    );
+    let dir = Directory::new("far-nodes").unwrap();
+    let far = plan(&text);
+    let mut remote = Remote::connect(&agents, &support::secret(), &far).unwrap();
+    let ran = run::run(&far, &options(dir.path()), &mut remote, &mut |_| {});
+    let results = ran.unwrap_or_else(|why| panic!("{why}"));
+    let run = phase(&results, "run");
+    assert_eq!(names(&run.marks), ["kill there", "start there", "stop there"]);
+    let names: Vec<&str> = run.usage.processes.iter().map(|one| one.name.as_str()).collect();
+    for name in ["here", "there", "agent 1", "instrument"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    let target = results.origin.target.clone();
+    let port = target.rsplit(':').next().unwrap();
+    assert!(!runs(&format!("redis-server 127.0.0.1:{port}")), "it has ended there");
+    drop(remote);
+
+    let why = run_here(&text).1.unwrap_err().to_string();
+    assert!(why.contains("on the host of agent 1: name --agents"), "{why}");
+    let bad = plan(&text.replace("redis-server\", \"--port", "/no/such/program\", \"--port"));
+    let mut remote = Remote::connect(&agents, &support::secret(), &bad).unwrap();
+    let dir = Directory::new("far-bad").unwrap();
+    let why = run::run(&bad, &options(dir.path()), &mut remote, &mut |_| {}).unwrap_err();
+    assert!(why.to_string().contains("cannot start /no/such/program"), "{why}");
+}
+
+#[test]
+fn agents_whose_clocks_are_apart_are_refused() {
+    let plan = plan(&redis_nodes(
+        &[("a", "")],
+        "",
+        &format!("{LOAD}[[phase]]\nname = \"run\"\nseconds = 1\n"),
+    ));
+    let ahead = || std::time::SystemTime::now() + Duration::from_secs(3);
+    let behind = || std::time::SystemTime::now() - Duration::from_secs(90);
+    let little = || std::time::SystemTime::now() - Duration::from_millis(200);
+    for (clock, expected) in [(ahead as fn() -> _, "s ahead"), (behind as fn() -> _, "s behind")] {
+        let agent = start_agent(clock);
+        let why =
+            Remote::connect(std::slice::from_ref(&agent), &support::secret(), &plan).err().unwrap();
+        let why = why.to_string();
+        assert!(why.starts_with(&format!("agent {agent}: its clock is ")), "{why}");
+        assert!(why.contains(expected) && why.contains("nothing was started"), "{why}");
+    }
+    let near = Remote::connect(&[start_agent(little)], &support::secret(), &plan);
+    assert!(near.is_ok(), "{:?}", near.err());
+}

@@ -1,0 +1,116 @@
+//! `carillon bench papers` in its short form, three nodes as a Redis Cluster, and what
+//! `carillon route --advise` says of them.
+
+use std::ffi::OsStr;
+use std::fs;
+
+use harness::cluster::Cluster;
+use harness::command::{CommandResult, run};
+use harness::process::Directory;
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
+
+fn bench(words: &[&str]) -> CommandResult {
+    let words: Vec<&OsStr> = ["bench"].iter().chain(words).map(OsStr::new).collect();
+    run(PROGRAM, &words, b"", &[])
+}
+
+#[test]
+fn a_document_is_measured_and_its_page_is_written() {
+    let dir = Directory::new("papers-out").unwrap();
+    let out = dir.path().to_str().unwrap();
+    let done = bench(&["papers", "--quick", "--only", "004", "--out", out]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert_eq!(done.text().trim(), format!("{out}/004.md"));
+    assert!(done.err.contains("004: 3 nodes"), "progress is told: {}", done.err);
+    let page = fs::read_to_string(dir.path().join("004.md")).unwrap();
+    for text in
+        ["| it claimed | we found |", "reproduced", "Command: `carillon bench papers --quick"]
+    {
+        assert!(page.contains(text), "no {text} in {page}");
+    }
+    assert!(!page.contains("NaN"), "{page}");
+    // Each transaction of each size was done, and none failed.
+    let rows = page.lines().filter(|line| line.starts_with("| 3 | 10 | "));
+    let rows: Vec<Vec<&str>> = rows.map(|line| line.split(" | ").collect()).collect();
+    assert_eq!(rows.len(), 3, "{page}");
+    for row in rows {
+        assert!(row[3].replace(' ', "").parse::<f64>().unwrap() > 0.0, "{row:?}");
+        assert_eq!(row.last().unwrap().trim_end_matches(" |"), "0", "{row:?}");
+    }
+    for chart in ["004-read.svg", "004-write.svg", "004-change.svg"] {
+        let svg = fs::read_to_string(dir.path().join(chart)).unwrap();
+        assert!(svg.contains("<svg") && page.contains(&format!("]({chart})")), "{chart}");
+    }
+    let wrong = bench(&["papers", "--only", "003", "--out", out]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("expected one of 000, 002, 001, 004"), "{}", wrong.err);
+}
+
+#[test]
+fn three_nodes_are_asked_where_slots_are() {
+    let dir = Directory::new("papers-cluster").unwrap();
+    let file = dir.path().join("cluster.toml");
+    let scenario = r#"
+        [target]
+        driver = "resp"
+        cluster = true
+        # One address is enough: the node names the others.
+        addresses = ["{n1.host}:{n1.port}"]
+        ready_timeout = "60s"
+        ready = ["{carillon}", "prove", "--http", "{n1.host}:{n1.port2}"]
+        [[node]]
+        name = "n"
+        count = 3
+        command = ["{carillon}", "start", "--resp-mode", "cluster", "--dir", "{dir}/data",
+            "--name", "{name}", "--resp", "{host}:{port}", "--http", "{host}:{port2}",
+            "--peer", "{host}:{port3}", "--peer-secret-file", "{secret}", "--native", "off"]
+        others = ["--join", "{n1.host}:{n1.port3}"]
+        metrics = "{host}:{port2}"
+        [keys]
+        count = 2000
+        [load]
+        clients = 6
+        pipeline = 4
+        mix = { get = 5, put = 5 }
+        [[phase]]
+        name = "run"
+        seconds = 2
+        [[pass]]
+        metric = "failures"
+        at_most = 0
+    "#;
+    fs::write(&file, scenario).unwrap();
+    let (file, out) = (file.to_str().unwrap(), dir.path().join("out"));
+    let ran = bench(&["run", file, "--out", out.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{} {}", ran.text(), ran.err);
+    let results: Value =
+        serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap();
+    let data = &results["runs"][0]["phases"][0]["data"];
+    let done: u64 =
+        data["entries"].as_array().unwrap().iter().map(|e| e["count"].as_u64().unwrap()).sum();
+    assert!(done > 100, "{data}");
+    // Leaders may have moved since the slots were asked for; hardly any request was sent elsewhere.
+    assert!(data["redirects"].as_u64().unwrap() * 10 < done, "{data}");
+}
+
+#[test]
+fn a_small_cluster_is_advised_to_keep_full_tables() {
+    let cluster = Cluster::start(PROGRAM, "advise", 3, &[], &["0"]);
+    let node = &cluster.nodes[1];
+    let (code, text) = node.carillon(&["route", "--advise", "--seconds", "1"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("full suits this cluster."), "{text}");
+    assert!(text.contains("8 shards (hashed) on 3 nodes"), "{text}");
+    assert!(text.contains("a change takes 3 messages by full"), "{text}");
+    let (code, text) = node.carillon(&["route", "--advise", "--seconds", "1", "--json"]);
+    let advice: Value = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"));
+    assert_eq!((code, &advice["advice"], &advice["nodes"]), (0, &"full".into(), &3.into()));
+    let full = &advice["lookups"][0];
+    assert_eq!((&full["lookup"], &full["found"]), (&"full".into(), &16.into()));
+    for wrong in [&["route"][..], &["route", "key", "--advise"], &["route", "k", "--seconds", "3"]]
+    {
+        assert_eq!(node.carillon(wrong).0, 2, "{wrong:?}");
+    }
+}

@@ -1,0 +1,300 @@
+//! Snapshots, and what holds safe points (SAFETY G14, G21, G23).
+//!
+//! ```text
+//!   POST ─► each shard's leader: its newest time ─► the largest is the snapshot's time
+//!        ─► system shard: open a lease at that time ─► token
+//! ```
+//!
+//! A snapshot's time is at or above all that was acknowledged before the request, since each leader
+//! names its newest time after the request came. Reads need the time alone, so any node serves them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::{ApiError, Done, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec};
+use command::NotDone;
+use keyspace::{
+    CatalogueOp, Feature, KeyspaceId, Lease, LeaseOp, ShardId, SnapshotToken, Subject, Timestamp,
+};
+use node::executor::{self, Input};
+use node::replica::SafePointRequest;
+use node::routing::fetch::{FetchRequest, FetchResult, HeldSafePoints};
+use parking_lot::Mutex;
+
+use super::NodeApi;
+use super::errors::{no_catalogue, refused};
+use super::past::needs_version;
+use super::reads::{fetch, renewed};
+use crate::runtime::{NodeRuntime, requests};
+use node::routing::route::Route;
+
+/// The shard with the catalogue.
+const SYSTEM: ShardId = ShardId(0);
+/// A snapshot of now is opened anew so often because a safe point has risen above its time: that of
+/// a keyspace without retention rises all the time.
+const RAISES_MAX: usize = 16;
+
+/// Asks the leaders of all shards of keyspaces for their newest times.
+struct NewestTimes {
+    left: usize,
+    newest: Timestamp,
+    /// Taken with the first error, or when nothing is left.
+    done: Option<Done<Timestamp>>,
+}
+
+impl NewestTimes {
+    /// Calls `done` with a time at or above all that was acknowledged in these keyspaces by now.
+    fn ask(runtime: &Arc<NodeRuntime>, routes: &[Arc<Route>], done: Done<Timestamp>) {
+        // Not by the clock here: it may be far from those of the leaders.
+        let newest = Timestamp::ZERO;
+        let all = Arc::new(Mutex::new(Self { left: routes.len(), newest, done: Some(done) }));
+        for route in routes {
+            Self::ask_from(runtime.clone(), route.clone(), Vec::new(), all.clone());
+        }
+    }
+
+    /// Asks the shards of a keyspace that were not asked, one after the other, by where they end:
+    /// `covered` is what has answered.
+    fn ask_from(
+        runtime: Arc<NodeRuntime>,
+        route: Arc<Route>,
+        mut covered: Vec<(keyspace::Cut, keyspace::Cut)>,
+        all: Arc<Mutex<Self>>,
+    ) {
+        let ends = |place: usize| route.arc(place).ends();
+        // One that was split or merged meanwhile is asked as it is now.
+        let next = (0..route.shards().len()).find(|place| !covered.contains(&ends(*place)));
+        let Some(place) = next else { return Self::answer(&all, Ok(Timestamp::ZERO), true) };
+        let (shard, ends) = (route.shard(place), ends(place));
+        let again = runtime.clone();
+        let want = FetchRequest::Newest { ends: ends.clone() };
+        let then = move |result: Result<_, ApiError>| match result {
+            Ok(Some(FetchResult::Newest(at))) => {
+                Self::answer(&all, Ok(at), false);
+                covered.push(ends);
+                let route = renewed(&again, route);
+                Self::ask_from(again, route, covered, all);
+            }
+            Ok(_) => {
+                let route = renewed(&again, route);
+                Self::ask_from(again, route, covered, all);
+            }
+            Err(error) => Self::answer(&all, Err(error), true),
+        };
+        fetch(&runtime, shard, want, Box::new(then));
+    }
+
+    fn answer(all: &Mutex<Self>, found: Result<Timestamp, ApiError>, is_last: bool) {
+        let mut this = all.lock();
+        let result = match found {
+            Ok(at) => {
+                this.newest = this.newest.max(at);
+                this.left -= usize::from(is_last);
+                if this.left > 0 {
+                    return;
+                }
+                Ok(this.newest)
+            }
+            Err(error) => Err(error),
+        };
+        let done = this.done.take();
+        drop(this);
+        done.into_iter().for_each(|done| done(result.clone()));
+    }
+}
+
+impl NodeApi {
+    /// The routes of keyspaces by name; of all, if none is named.
+    fn routes_of(&self, names: &[String]) -> Result<Vec<Arc<Route>>, ApiError> {
+        if !self.runtime.version.allows(Feature::Snapshots) {
+            return Err(needs_version());
+        }
+        let routes = self.runtime.routing.routes();
+        if names.is_empty() {
+            let all: Vec<_> = routes.iter().cloned().collect();
+            let why = "there is no keyspace yet".to_owned();
+            return if all.is_empty() { Err(ApiError::SnapshotRefused { why }) } else { Ok(all) };
+        }
+        let names: BTreeSet<&String> = names.iter().collect();
+        let route = |name: &String| routes.get(name).cloned().ok_or_else(|| self.no_keyspace(name));
+        names.into_iter().map(route).collect()
+    }
+
+    pub(super) fn take_snapshot(&self, spec: SnapshotSpec, done: Done<SnapshotInfo>) {
+        self.runtime.clock.observe();
+        let routes = match self.routes_of(&spec.keyspaces) {
+            Ok(routes) => routes,
+            Err(error) => return done(Err(error)),
+        };
+        let mut keyspaces: Vec<KeyspaceId> = routes.iter().map(|r| r.keyspace.id).collect();
+        keyspaces.sort_unstable();
+        let this = self.again();
+        match spec.at {
+            Some(at) => self.open(keyspaces, at, spec.ttl_ms, 0, done),
+            None => {
+                let then = move |at: Result<Timestamp, ApiError>| match at {
+                    Ok(at) => this.open(keyspaces, at, spec.ttl_ms, RAISES_MAX, done),
+                    Err(error) => done(Err(error)),
+                };
+                NewestTimes::ask(&self.runtime, &routes, Box::new(then));
+            }
+        }
+    }
+
+    /// Opens a lease. A safe point may rise above the time meanwhile; so often the safe point will
+    /// do instead, for it is later.
+    fn open(
+        &self,
+        keyspaces: Vec<KeyspaceId>,
+        at: Timestamp,
+        ttl_ms: u64,
+        raises_left: usize,
+        done: Done<SnapshotInfo>,
+    ) {
+        // Nobody else draws it: of two nodes one is part of it.
+        let drawn = self.runtime.clock.tick().0 ^ self.runtime.identity.node.0;
+        let request = keyspace::random::mix(drawn);
+        let this = self.again();
+        let again = keyspaces.clone();
+        let then = move |opened| match opened {
+            Err(ApiError::BelowSafePoint { safe_point, .. }) if raises_left > 0 => {
+                this.open(again, safe_point, ttl_ms, raises_left - 1, done);
+            }
+            opened => done(opened),
+        };
+        self.lease(LeaseOp::Open { request, keyspaces, at, ttl_ms }, Box::new(then));
+    }
+
+    /// Has the system shard change a lease.
+    pub(super) fn lease(&self, op: LeaseOp, done: Done<SnapshotInfo>) {
+        if self.runtime.lifecycle.is_stopping() {
+            return done(Err(ApiError::Stopping));
+        }
+        if !self.runtime.version.allows(Feature::Snapshots) {
+            return done(Err(needs_version()));
+        }
+        let op = CatalogueOp::Lease(op);
+        if let Err(error) = op.check_proposal() {
+            return done(Err(refused(error)));
+        }
+        let this = self.again();
+        let callback = move |answer| match answer {
+            executor::Answer::Catalogue { result: Ok(subject), .. } => match *subject {
+                Subject::Lease(lease) => done(Ok(this.shown(&lease))),
+                _ => unreachable!("it was asked about a lease"),
+            },
+            executor::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
+            executor::Answer::NotDone { why: NotDone::OutcomeUnknown, .. } => drop(done),
+            executor::Answer::NotDone { why, .. } => done(Err(no_catalogue(why))),
+            other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
+        };
+        requests::change_catalogue(&self.runtime, &op, Some(Box::new(callback)));
+    }
+
+    pub(super) fn release(&self, id: u64, done: Done<()>) {
+        let end = LeaseOp::End { id };
+        self.lease(end, Box::new(|result| done(result.map(|_| ()))));
+    }
+
+    fn shown(&self, lease: &Lease) -> SnapshotInfo {
+        let routes = self.runtime.routing.routes();
+        let name = |id: &KeyspaceId| routes.by_id(*id).map(|r| r.keyspace.name.to_string());
+        let cluster = self.runtime.identity.cluster;
+        SnapshotInfo {
+            token: SnapshotToken { cluster, lease: lease.id, at: lease.at }.to_string(),
+            id: lease.id,
+            keyspaces: lease.keyspaces.iter().filter_map(name).collect(),
+            at: lease.at.0.to_string(),
+            at_ms: lease.at.millis(),
+            ends_at_ms: lease.end_ms,
+        }
+    }
+
+    /// Calls `done` with what the system shard's leader has.
+    fn held_safe_points(&self, done: Done<HeldSafePoints>) {
+        if !self.runtime.version.allows(Feature::Snapshots) {
+            return done(Err(needs_version()));
+        }
+        let this = self.again();
+        let then = move |result: Result<_, ApiError>| match result {
+            Ok(Some(FetchResult::SafePoints(found))) => done(Ok(found)),
+            // The shard leads elsewhere now.
+            Ok(_) => this.held_safe_points(done),
+            Err(error) => done(Err(error)),
+        };
+        fetch(&self.runtime, SYSTEM, FetchRequest::SafePoints, Box::new(then));
+    }
+
+    pub(super) fn list_snapshots(&self, done: Done<Vec<SnapshotInfo>>) {
+        let this = self.again();
+        self.held_safe_points(Box::new(move |found| {
+            done(found.map(|found| found.leases.iter().map(|one| this.shown(one)).collect()));
+        }));
+    }
+
+    pub(super) fn list_safe_points(&self, done: Done<Vec<SafePointInfo>>) {
+        let this = self.again();
+        self.held_safe_points(Box::new(move |found| done(found.map(|found| this.held(&found)))));
+    }
+
+    fn held(&self, found: &HeldSafePoints) -> Vec<SafePointInfo> {
+        let points: BTreeMap<_, _> = found.safe_points.iter().copied().collect();
+        let routes = self.runtime.routing.routes();
+        let held = |route: &Arc<Route>| {
+            let keyspace = &route.keyspace;
+            let safe_point = points.get(&keyspace.id).copied().unwrap_or_default();
+            let of_it = found.leases.iter().filter(|one| one.keyspaces.contains(&keyspace.id));
+            let oldest = of_it.min_by_key(|lease| (lease.at, lease.id));
+            let retention_ms = keyspace.options.retention_ms;
+            let aged = hlc::safe_point::target(safe_point, found.now, retention_ms, None);
+            let lease = oldest.filter(|lease| lease.at < aged);
+            let old_bytes = route.views.iter().filter_map(|view| {
+                let state = view.read();
+                Some(state.engine()?.usage().old_bytes)
+            });
+            SafePointInfo {
+                keyspace: keyspace.name.to_string(),
+                safe_point: safe_point.0.to_string(),
+                safe_point_ms: safe_point.millis(),
+                retention_ms,
+                held_by: match lease {
+                    Some(_) => SafePointHold::Snapshot,
+                    None => SafePointHold::Retention,
+                },
+                snapshot: lease.map(|lease| lease.id),
+                may_rise_to_ms: lease.map_or(aged, |lease| lease.at.min(aged)).millis(),
+                old_bytes: old_bytes.sum(),
+            }
+        };
+        routes.iter().map(held).collect()
+    }
+
+    /// Asks that safe points rise to a time, or as far as leases let them.
+    pub(super) fn collect_to(
+        &self,
+        names: &[String],
+        at: Timestamp,
+        done: Done<Vec<SafePointInfo>>,
+    ) {
+        let routes = match self.routes_of(names) {
+            Ok(routes) => routes,
+            Err(error) => return done(Err(error)),
+        };
+        let this = self.again();
+        self.held_safe_points(Box::new(move |found| {
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => return done(Err(error)),
+            };
+            for route in &routes {
+                let (keyspace, to) = (route.keyspace.id, at);
+                let raise = SafePointRequest { keyspace, to, is_pressed: true };
+                this.runtime.submit(SYSTEM, Input::RaiseKeyspace(raise));
+            }
+            let named: BTreeSet<&str> = routes.iter().map(|r| &*r.keyspace.name).collect();
+            let mut held = this.held(&found);
+            held.retain(|one| named.contains(&*one.keyspace));
+            done(Ok(held));
+        }));
+    }
+}
