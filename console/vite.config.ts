@@ -1,8 +1,15 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
+import type { ProxyOptions } from "vite";
 import { defineConfig } from "vitest/config";
 
 /** A running node for `npm run dev`. */
 const node = process.env["CARILLON_HTTP"] ?? "http://127.0.0.1:7480";
+/** Passes requests on as the node's own page would send them: it refuses those of other origins. */
+const onward: ProxyOptions = {
+  target: node,
+  changeOrigin: true,
+  configure: (proxy) => proxy.on("proxyReq", (request) => request.removeHeader("origin")),
+};
 
 export default defineConfig({
   plugins: [svelte()],
@@ -16,7 +23,7 @@ export default defineConfig({
     chunkSizeWarningLimit: 600,
   },
   server: {
-    proxy: { "/v1": { target: node, changeOrigin: true }, "/metrics": { target: node, changeOrigin: true } },
+    proxy: { "/v1": onward, "/metrics": onward },
   },
   resolve: process.env["VITEST"] ? { conditions: ["browser"] } : {},
   test: { environment: "node", include: ["tests/unit/**/*.test.ts"] },

@@ -55,7 +55,9 @@ function file(/** @type {string} */ path, response) {
  * @param {import("node:http").ServerResponse} response */
 function pass(/** @type {string} */ node, request, response) {
   const { hostname, port, host } = new URL(node);
+  // What a node refuses from another origin, the server of this page answers for.
   const headers = { ...request.headers, host };
+  delete headers.origin;
   const onward = httpRequest(
     { hostname, port, method: request.method, path: request.url, headers },
     (answer) => {

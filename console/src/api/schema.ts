@@ -140,6 +140,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/gc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** From when on keyspaces can be read, and what holds that. */
+        get: operations["safePoints"];
+        put?: never;
+        /**
+         * Asks that old versions be collected, within the retention too, but none that a snapshot holds.
+         *     Shards follow soon after.
+         */
+        post: operations["collect"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/history/{keyspace}/{key}": {
         parameters: {
             query?: never;
@@ -265,6 +286,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/mget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Values of several keys: as of one past time, or the newest as of one moment. */
+        post: operations["getMany"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/nodes": {
         parameters: {
             query?: never;
@@ -363,6 +401,42 @@ export interface paths {
         /** Splits a shard. */
         post: operations["splitShard"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/snapshots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All snapshots that are kept. */
+        get: operations["snapshots"];
+        put?: never;
+        /** Takes a snapshot: its token is a time that every read takes, and that stays readable. */
+        post: operations["takeSnapshot"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/snapshots/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Keeps a snapshot for longer. What is left of its time is never cut. */
+        put: operations["renewSnapshot"];
+        post?: never;
+        /** Releases a snapshot. */
+        delete: operations["releaseSnapshot"];
         options?: never;
         head?: never;
         patch?: never;
@@ -548,6 +622,13 @@ export interface components {
                 number,
                 number
             ];
+        };
+        /** @description `POST /v1/gc`. */
+        CollectBody: {
+            /** @description Up to when, as `at` of `get` takes it; now, if none is named. Retention does not count. */
+            at?: string | null;
+            /** @description The keyspaces; all, if none is named. */
+            keyspaces?: string[];
         };
         /** @description One that was committed. */
         CommittedTxn: {
@@ -838,6 +919,35 @@ export interface components {
          * @enum {string}
          */
         Durability: "sync" | "interval" | "memory";
+        /** @description `POST /v1/mget`. */
+        GetManyBody: {
+            /** @description Their time, as `at` of `get` takes it; the newest values, if none is named. */
+            at?: string | null;
+            /** @description The keys. */
+            keys: components["schemas"]["Text"][];
+            /** @description Whose keys it names. */
+            keyspace: string;
+        };
+        /** @description Values of several keys, as of one time. */
+        GetManyDone: {
+            /** @description The time that was asked for, as digits. */
+            at?: string;
+            /** @description One for each key, in their order. */
+            values: components["schemas"]["GetManyValue"][];
+        };
+        /** @description A key and its value. */
+        GetManyValue: {
+            /**
+             * Format: uint64
+             * @description When it ends, in milliseconds since 1970.
+             */
+            expires_at_ms?: number;
+            /** @description What it had. */
+            state: components["schemas"]["KeyState"];
+            value: components["schemas"]["Text"] | null;
+            /** @description When it was written, as digits. */
+            version?: string;
+        };
         /** @description How things are, and why. */
         Health: {
             /** @description Why it is not `ok`, the worst first: a sentence each. */
@@ -907,6 +1017,11 @@ export interface components {
             /** @description `put`, `deleted` or `expired`. */
             what: components["schemas"]["ChangeKind"];
         };
+        /**
+         * @description What a key had.
+         * @enum {string}
+         */
+        KeyState: "value" | "nil" | "nil-yet";
         /** @description A page as JSON. */
         KeysPage: {
             /** @description Its keys: maybe none, though there are more behind it. */
@@ -1292,6 +1407,14 @@ export interface components {
             reverse?: boolean;
             to?: components["schemas"]["Text"] | null;
         };
+        /** @description `PUT /v1/snapshots/{id}`. */
+        RenewBody: {
+            /**
+             * Format: uint64
+             * @description For how long from now on, in ms; ten minutes, unless it says otherwise.
+             */
+            ttl_ms?: number | null;
+        };
         /**
          * @description What a replica does in its shard.
          * @enum {string}
@@ -1387,6 +1510,49 @@ export interface components {
              * @description To which shard; 0 if any of the node's was asked.
              */
             shard: number;
+        };
+        /**
+         * @description What holds a safe point.
+         * @enum {string}
+         */
+        SafePointHold: "retention" | "snapshot";
+        /** @description From when on a keyspace can be read, and what holds that. */
+        SafePointInfo: {
+            /** @description What holds it. */
+            held_by: components["schemas"]["SafePointHold"];
+            /** @description The keyspace's name. */
+            keyspace: string;
+            /**
+             * Format: uint64
+             * @description How high it may rise now, in milliseconds since 1970.
+             */
+            may_rise_to_ms: number;
+            /**
+             * Format: uint64
+             * @description Bytes of old versions on the node that was asked.
+             */
+            old_bytes: number;
+            /**
+             * Format: uint64
+             * @description How long versions can be read, in ms.
+             */
+            retention_ms: number;
+            /** @description The oldest time that can be read, as digits. */
+            safe_point: string;
+            /**
+             * Format: uint64
+             * @description The same, in milliseconds since 1970.
+             */
+            safe_point_ms: number;
+            /**
+             * Format: uint64
+             * @description Which snapshot does, if one does.
+             */
+            snapshot?: number;
+        };
+        /** @description Safe points of all keyspaces. */
+        SafePointList: {
+            keyspaces: components["schemas"]["SafePointInfo"][];
         };
         /** @description How often a shard is asked: estimated from one request in 64. */
         ShardLoad: {
@@ -1538,6 +1704,46 @@ export interface components {
             name: string;
             /** @description Why, as a clause. */
             why: string;
+        };
+        /** @description `POST /v1/snapshots`. */
+        SnapshotBody: {
+            /** @description Its time, as `at` of `get` takes it; now, if none is named. */
+            at?: string | null;
+            /** @description Its keyspaces; all, if none is named. */
+            keyspaces?: string[];
+            /**
+             * Format: uint64
+             * @description For how long it is kept, in ms; ten minutes, unless it says otherwise.
+             */
+            ttl_ms?: number | null;
+        };
+        /** @description A snapshot. */
+        SnapshotInfo: {
+            /** @description Its time, as digits. */
+            at: string;
+            /**
+             * Format: uint64
+             * @description The same, in milliseconds since 1970.
+             */
+            at_ms: number;
+            /**
+             * Format: uint64
+             * @description When it ends unless it is renewed, in milliseconds since 1970.
+             */
+            ends_at_ms: number;
+            /**
+             * Format: uint64
+             * @description Its number.
+             */
+            id: number;
+            /** @description Its keyspaces, by name. */
+            keyspaces: string[];
+            /** @description Its name, which every read takes as a time. */
+            token: string;
+        };
+        /** @description All snapshots. */
+        SnapshotList: {
+            snapshots: components["schemas"]["SnapshotInfo"][];
         };
         /** @description The progress of a snapshot to a replica. */
         SnapshotStatus: {
@@ -1731,8 +1937,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `uri-too-long`. */
-            414: {
+            /** @description `foreign-host`. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1740,8 +1946,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-host`. */
-            421: {
+            /** @description `uri-too-long`. */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1787,8 +1993,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `uri-too-long`. */
-            414: {
+            /** @description `foreign-host`. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1796,8 +2002,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-host`. */
-            421: {
+            /** @description `uri-too-long`. */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1854,8 +2060,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `uri-too-long`. */
-            414: {
+            /** @description `foreign-host`. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1863,8 +2069,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-host`. */
-            421: {
+            /** @description `uri-too-long`. */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1915,8 +2121,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `uri-too-long`. */
-            414: {
+            /** @description `foreign-host`. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1924,8 +2130,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-host`. */
-            421: {
+            /** @description `uri-too-long`. */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1982,6 +2188,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `no-dev`. */
             404: {
                 headers: {
@@ -1993,15 +2208,6 @@ export interface operations {
             };
             /** @description `uri-too-long`. */
             414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2062,7 +2268,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2118,15 +2324,6 @@ export interface operations {
             };
             /** @description `not-json`. */
             415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2219,7 +2416,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2275,15 +2472,6 @@ export interface operations {
             };
             /** @description `not-json`. */
             415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2383,6 +2571,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `no-keyspace`. */
             404: {
                 headers: {
@@ -2410,8 +2607,75 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `stopping`, `too-many-viewers`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    safePoints: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description By keyspace. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SafePointList"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `foreign-host`. */
-            421: {
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2428,11 +2692,145 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `stopping`, `too-many-viewers`. */
+            /** @description `busy`, `loading`, `no-answer`. */
             503: {
                 headers: {
                     /** @description Seconds to wait before it is sent again. */
                     "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    collect: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CollectBody"];
+            };
+        };
+        responses: {
+            /** @description As it was just before. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SafePointList"];
+                };
+            };
+            /** @description `bad-request`, `in-future`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {
@@ -2480,6 +2878,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `no-keyspace`. */
             404: {
                 headers: {
@@ -2509,15 +2916,6 @@ export interface operations {
             };
             /** @description `uri-too-long`. */
             414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2556,6 +2954,8 @@ export interface operations {
                 cursor?: string;
                 /** @description About so many. */
                 limit?: number;
+                /** @description Keys that had a value then: as `at` of `get`. */
+                at?: string;
             };
             header?: never;
             path: {
@@ -2575,8 +2975,17 @@ export interface operations {
                     "application/json": components["schemas"]["KeysPage"];
                 };
             };
-            /** @description `bad-request`, `key-too-long`. */
+            /** @description `bad-request`, `in-future`, `key-too-long`. */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2593,8 +3002,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `uri-too-long`. */
-            414: {
+            /** @description `no-level`. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2602,8 +3011,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-host`. */
-            421: {
+            /** @description `below-safe-point`. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2660,8 +3078,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `uri-too-long`. */
-            414: {
+            /** @description `foreign-host`. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2669,8 +3087,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-host`. */
-            421: {
+            /** @description `uri-too-long`. */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2720,7 +3138,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2767,15 +3185,6 @@ export interface operations {
             };
             /** @description `not-json`. */
             415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2853,6 +3262,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `no-keyspace`. */
             404: {
                 headers: {
@@ -2864,15 +3282,6 @@ export interface operations {
             };
             /** @description `uri-too-long`. */
             414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2930,7 +3339,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2950,15 +3359,6 @@ export interface operations {
             };
             /** @description `uri-too-long`. */
             414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3040,7 +3440,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3103,15 +3503,6 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-host`. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             /** @description `head-too-long`. */
             431: {
                 headers: {
@@ -3155,7 +3546,7 @@ export interface operations {
     get: {
         parameters: {
             query?: {
-                /** @description The value of then: a timestamp, or milliseconds since 1970 with `ms` behind them. */
+                /** @description The value of then: a timestamp; milliseconds since 1970 with `ms` behind them; a time of RFC 3339; an age, as `10m ago`; or a snapshot's token. */
                 at?: string;
                 /** @description The value may be so old, in milliseconds. */
                 stale?: number;
@@ -3213,6 +3604,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `nil-yet`, `nil`, `no-keyspace`. */
             404: {
                 headers: {
@@ -3242,15 +3642,6 @@ export interface operations {
             };
             /** @description `uri-too-long`. */
             414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3328,7 +3719,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3375,15 +3766,6 @@ export interface operations {
             };
             /** @description `uri-too-long`. */
             414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3471,7 +3853,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3500,15 +3882,6 @@ export interface operations {
             };
             /** @description `uri-too-long`. */
             414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3583,8 +3956,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `uri-too-long`. */
-            414: {
+            /** @description `foreign-host`. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3592,8 +3965,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-host`. */
-            421: {
+            /** @description `uri-too-long`. */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3643,7 +4016,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3690,15 +4063,6 @@ export interface operations {
             };
             /** @description `not-json`. */
             415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3776,8 +4140,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `uri-too-long`. */
-            414: {
+            /** @description `foreign-host`. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3785,8 +4149,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-host`. */
-            421: {
+            /** @description `uri-too-long`. */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3808,6 +4172,149 @@ export interface operations {
                 headers: {
                     /** @description Seconds to wait before it is sent again. */
                     "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getMany: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GetManyBody"];
+            };
+        };
+        responses: {
+            /** @description The values. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GetManyDone"];
+                };
+            };
+            /** @description `bad-request`, `in-future`, `key-too-long`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `below-safe-point`. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`, `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {
@@ -3843,8 +4350,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `uri-too-long`. */
-            414: {
+            /** @description `foreign-host`. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3852,8 +4359,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-host`. */
-            421: {
+            /** @description `uri-too-long`. */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3904,6 +4411,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `no-node`, `unknown-path`. */
             404: {
                 headers: {
@@ -3924,15 +4440,6 @@ export interface operations {
             };
             /** @description `uri-too-long`. */
             414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3998,7 +4505,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4054,15 +4561,6 @@ export interface operations {
             };
             /** @description `not-json`. */
             415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4145,6 +4643,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `no-keyspace`. */
             404: {
                 headers: {
@@ -4156,15 +4663,6 @@ export interface operations {
             };
             /** @description `uri-too-long`. */
             414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4230,6 +4728,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `no-keyspace`. */
             404: {
                 headers: {
@@ -4241,15 +4748,6 @@ export interface operations {
             };
             /** @description `uri-too-long`. */
             414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4313,7 +4811,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4369,15 +4867,6 @@ export interface operations {
             };
             /** @description `not-json`. */
             415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4459,7 +4948,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4522,8 +5011,459 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    snapshots: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description In the order in which they were taken. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotList"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `foreign-host`. */
-            421: {
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    takeSnapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SnapshotBody"];
+            };
+        };
+        responses: {
+            /** @description It is kept. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotInfo"];
+                };
+            };
+            /** @description `bad-request`, `in-future`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `snapshot-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `below-safe-point`. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    renewSnapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its number or token. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RenewBody"];
+            };
+        };
+        responses: {
+            /** @description As it is from now on. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotInfo"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-snapshot`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    releaseSnapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its number or token. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is kept no longer. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-snapshot`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4598,8 +5538,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `uri-too-long`. */
-            414: {
+            /** @description `foreign-host`. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4607,8 +5547,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-host`. */
-            421: {
+            /** @description `uri-too-long`. */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4658,7 +5598,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4714,15 +5654,6 @@ export interface operations {
             };
             /** @description `not-json`. */
             415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4801,7 +5732,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4848,15 +5779,6 @@ export interface operations {
             };
             /** @description `not-json`. */
             415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4938,7 +5860,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4994,15 +5916,6 @@ export interface operations {
             };
             /** @description `not-json`. */
             415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5078,7 +5991,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5107,15 +6020,6 @@ export interface operations {
             };
             /** @description `uri-too-long`. */
             414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5197,7 +6101,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `foreign-origin`. */
+            /** @description `foreign-host`, `foreign-origin`. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5253,15 +6157,6 @@ export interface operations {
             };
             /** @description `not-json`. */
             415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `foreign-host`. */
-            421: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -32,7 +32,7 @@ pub struct DecisionNode {
 
 /// Where a shard is split: at the first slot of its right half, or at its first key, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a slot, a number from 0 to 16383, or a key as text")]
 pub enum CutAt {
     /// A slot.
     Slot(u16),

@@ -103,7 +103,7 @@ async fn with_common_checks(
 ) -> Response {
     let refused = bad_host(&request)
         .or_else(|| foreign_host(&context, request.uri(), request.headers()))
-        .or_else(|| foreign_origin(&request, context.loopback, EVENTS))
+        .or_else(|| foreign_origin(&request, EVENTS))
         .or_else(|| unjudged(&request));
     let (request, body) = linger::watched(request);
     let mut response = match refused {
@@ -173,7 +173,7 @@ fn foreign_host(context: &Shared, uri: &Uri, headers: &HeaderMap) -> Option<Prob
         return None;
     }
     Some(Problem::new(
-        StatusCode::MISDIRECTED_REQUEST,
+        StatusCode::FORBIDDEN,
         "foreign-host",
         "Foreign host",
         "this node listens on a loopback address only, and the request names another host",

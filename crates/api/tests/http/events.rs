@@ -101,9 +101,11 @@ fn page_of_another_site_reads_and_changes_nothing() {
         ("GET", "/v1/events", "Origin: http://evil.example", 403),
         ("GET", "/v1/events", "Origin: null", 403),
         ("GET", "/v1/events", "Sec-Fetch-Site: cross-site", 403),
-        ("GET", "/v1/events", "Origin: http://localhost:5173", 200),
+        ("GET", "/v1/events", "Origin: http://localhost:5173", 403),
+        ("GET", "/v1/events", "Origin: http://localhost", 200),
         ("PUT", "/v1/kv/0/k", "Origin: http://evil.example", 403),
-        ("PUT", "/v1/kv/0/k", "Origin: http://127.0.0.1:5173", 204),
+        ("PUT", "/v1/kv/0/k", "Origin: http://127.0.0.1:5173", 403),
+        ("PUT", "/v1/kv/0/k", "Origin: http://localhost", 204),
     ] {
         let mut stream = connect(&server);
         let head = format!(

@@ -289,7 +289,7 @@ fn pages_of_strangers_are_refused() {
         let request = format!("GET {path} HTTP/1.1\r\nHost: evil.example:7480\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let reply = read(&mut stream, true);
-        assert_eq!((reply.status, reply.problem().as_str()), (421, "foreign-host"));
+        assert_eq!((reply.status, reply.problem().as_str()), (403, "foreign-host"));
     }
 }
 

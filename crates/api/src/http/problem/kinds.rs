@@ -21,7 +21,7 @@ const OTHERS: [(&str, S); 27] = [
     ("body-too-long", S::PAYLOAD_TOO_LARGE),
     ("uri-too-long", S::URI_TOO_LONG),
     ("not-json", S::UNSUPPORTED_MEDIA_TYPE),
-    ("foreign-host", S::MISDIRECTED_REQUEST),
+    ("foreign-host", S::FORBIDDEN),
     ("head-too-long", S::REQUEST_HEADER_FIELDS_TOO_LARGE),
     ("busy", S::SERVICE_UNAVAILABLE),
     ("no-answer", S::SERVICE_UNAVAILABLE),
