@@ -1,5 +1,5 @@
-//! What nodes ask each other about themselves: any bytes are a question, an answer or an error; what
-//! was read is read again from its own bytes.
+//! What nodes ask each other about themselves: any bytes are a question, an answer or an error;
+//! what was read is read again from its own bytes.
 #![no_main]
 
 use api::inquiry::{Answer, Question};

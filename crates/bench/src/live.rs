@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A viewer that comes late gets the last [`KEPT_MAX`] events first. One that does not read loses
-//! its connection. The page can change nothing, and everybody who can reach the address can read it.
+//! its connection. The page can change nothing, and everybody who can reach the address can read
+//! it.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

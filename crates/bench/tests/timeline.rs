@@ -37,7 +37,8 @@ fn nodes_are_killed_started_paused_and_stopped_when_it_says_so() {
              [[timeline]]\nafter_phase = \"one\"\ndo = \"start\"\nnode = \"b\"\n\
              [[timeline]]\nafter_phase = \"one\"\ndo = \"run\"\n\
              command = [\"redis-cli\", \"-p\", \"{{b.port}}\", \"PING\"]\n\
-             [[timeline]]\nphase = \"two\"\nat = \"300ms\"\ndo = \"stop\"\nnodes = [\"late\", \"b\"]\n\
+             [[timeline]]\nphase = \"two\"\nat = \"300ms\"\ndo = \"stop\"\nnodes = [\"late\", \
+             \"b\"]\n\
              every = \"200ms\"\n\
              [[timeline]]\nat = \"2700ms\"\ndo = \"run\"\nname = \"a wrong word\"\n\
              command = [\"sh\", \"-c\", \"echo why; exit 7\"]\nmust_succeed = false\n"

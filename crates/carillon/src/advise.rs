@@ -62,7 +62,8 @@ pub struct Advice {
     pub change: [f64; 2],
     /// Messages a second of lookups and changes: by full tables, by fingers.
     pub messages: [f64; 2],
-    /// With fewer lookups than this between two changes, fingers send fewer messages; `None`: never.
+    /// With fewer lookups than this between two changes, fingers send fewer messages; `None`:
+    /// never.
     pub equal: Option<f64>,
     /// The ring of fingers that would be taken.
     pub ring: &'static str,
@@ -183,10 +184,12 @@ pub fn shown(facts: &Facts, advice: &Advice) -> String {
     };
     format!(
         "{lookup} suits this cluster.\n\n\
-         {shards} shards ({placement}) on {nodes} nodes: a full table has {shards} entries at each node\n\
+         {shards} shards ({placement}) on {nodes} nodes: a full table has {shards} entries at \
+         each node\n\
          in {seconds:.0} s: {changes} changes of shards, {requests:.0} requests through this node\n\
          a change takes {full:.0} messages by full, {ring:.0} by {name}\n\
-         if all nodes are as busy as this one: {by_full:.0} messages a second by full, {by_ring:.0} by {name}\n\
+         if all nodes are as busy as this one: {by_full:.0} messages a second by full, \
+         {by_ring:.0} by {name}\n\
          {equal}\n\n{table}",
         lookup = advice.lookup,
     )

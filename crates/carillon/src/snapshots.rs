@@ -134,7 +134,7 @@ but none that a snapshot holds.
 Examples:
   carillon gc                                  all old versions of all keyspaces
   carillon gc --keyspace orders --at '1h ago'  what was replaced more than an hour ago
-  carillon gc --why                            what holds the oldest readable times; changes nothing")]
+  carillon gc --why                            what holds the oldest times; changes nothing")]
 pub struct GcArgs {
     /// Keyspace to collect; all, if none is named.
     #[arg(long, value_name = "NAME")]

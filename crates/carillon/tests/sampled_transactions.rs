@@ -1,5 +1,5 @@
-//! Sampled transactions of a real cluster: a viewer of all nodes sees how each of them ends, however
-//! few samples it wants, whichever node coordinates it, and also if that node is killed.
+//! Sampled transactions of a real cluster: a viewer of all nodes sees how each of them ends,
+//! however few samples it wants, whichever node coordinates it, and also if that node is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,8 +68,8 @@ impl Transactions {
     }
 }
 
-/// Writes keys of many shards at a time, each client keys of its own, until it is to end or the node
-/// has.
+/// Writes keys of many shards at a time, each client keys of its own, until it is to end or the
+/// node has.
 fn write(mut connection: Connection, client: usize, is_over: &AtomicBool) {
     let keys: Vec<String> = (0..12).map(|n| format!("{client}-{n} v")).collect();
     let line = format!("MSET {}", keys.join(" "));

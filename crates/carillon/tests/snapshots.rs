@@ -1,5 +1,5 @@
-//! Snapshots of real processes: what was acknowledged is in them, each transaction is whole or not in
-//! them, and they stay readable while writers, collection, kills and restarts go on.
+//! Snapshots of real processes: what was acknowledged is in them, each transaction is whole or not
+//! in them, and they stay readable while writers, collection, kills and restarts go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -16,8 +16,8 @@
 //! | [`seeds`] | the fuzzer's seeds, for tests of codecs |
 //! | [`stalls`] | when the machine itself stalled, so that no process is blamed for it |
 //!
-//! Tests of `carillon`, `server` and `node` use it, and `bench`, with which `carillon bench` starts what it
-//! measures. HTTP is `client::http`.
+//! Tests of `carillon`, `server` and `node` use it, and `bench`, with which `carillon bench` starts
+//! what it measures. HTTP is `client::http`.
 //!
 //! If the system refuses something, these tools fail at once, with a panic or an error that says
 //! why: a test that goes on without its network would show nothing.

@@ -1,5 +1,5 @@
-//! The fuzzer's seeds, replayed by ordinary tests: those called `good-…` are read, and written again
-//! as they were; all others are refused.
+//! The fuzzer's seeds, replayed by ordinary tests: those called `good-…` are read, and written
+//! again as they were; all others are refused.
 
 use std::fs;
 use std::path::Path;

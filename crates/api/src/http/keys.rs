@@ -24,12 +24,13 @@ const LIMIT: u64 = 100;
         ("prefix" = Option<String>, Query, description = "What keys begin with: any bytes."),
         ("cursor" = Option<String>, Query, description = "`next` of the page before."),
         ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000, description = "About so many."),
-        ("at" = Option<String>, Query, description = "Keys that had a value then: as `at` of `get`."),
+        ("at" = Option<String>, Query,
+            description = "Keys that had a value then: as `at` of `get`."),
     ),
     responses((status = 200, description = "A page.", body = Page)),
     extensions(("x-problems" = json!([
-        "no-keyspace", "key-too-long", "below-safe-point", "in-future", "no-level", "loading", "busy",
-        "no-answer"
+        "no-keyspace", "key-too-long", "below-safe-point", "in-future", "no-level", "loading",
+        "busy", "no-answer"
     ])))
 )]
 pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<Page>, Problem> {

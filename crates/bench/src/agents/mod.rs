@@ -32,8 +32,8 @@ pub use wire::{Channel, Secret};
 
 /// How often an agent at work says so.
 const ALIVE_EVERY: Duration = Duration::from_secs(1);
-/// By how much the clocks of agents and controller may differ. The load does not depend on them, but
-/// comparisons of logs of two hosts do, and nodes that order writes by time.
+/// By how much the clocks of agents and controller may differ. The load does not depend on them,
+/// but comparisons of logs of two hosts do, and nodes that order writes by time.
 pub const CLOCKS_APART_MAX: Duration = Duration::from_secs(1);
 /// After this time without a word an agent is lost.
 pub const LOST_AFTER: Duration = Duration::from_secs(5);

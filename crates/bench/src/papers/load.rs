@@ -95,7 +95,8 @@ impl Load {
         // A string takes everything.
         let _always = write!(
             text,
-            "[target]\ndriver = {driver:?}\naddresses = [{list}]\nrequest_timeout = \"{}ms\"\nfailover = {}\n{}\
+            "[target]\ndriver = {driver:?}\naddresses = [{list}]\nrequest_timeout = \
+             \"{}ms\"\nfailover = {}\n{}\
              [keys]\ncount = {keys}\nprefix = {prefix:?}\n[values]\nbytes = {bytes}\n\
              [setup]\nclients = {clients}\npipeline = {pipeline}\n{ops}\n\
              [load]\nclients = {clients}\npipeline = {pipeline}\nmix = {{ {mix} }}\n\

@@ -6,14 +6,15 @@
 //!   proxying = handling at both ends + frames(N) · a frame at both ends
 //! ```
 //!
-//! N nodes, R replicas; clients ask nodes at random. So a request meets the leader of its shard with
-//! 1/N, a follower with (R − 1)/N, and else a *stranger*, a node without a replica. A follower reads
-//! its own data, and asks the leader for an index to read at. All are microseconds of processor
-//! time, summed over all nodes, measured by `constants`.
+//! N nodes, R replicas; clients ask nodes at random. So a request meets the leader of its shard
+//! with 1/N, a follower with (R − 1)/N, and else a *stranger*, a node without a replica. A follower
+//! reads its own data, and asks the leader for an index to read at. All are microseconds of
+//! processor time, summed over all nodes, measured by `constants`.
 //!
 //! **Frames.** Requests to one peer share a frame as far as they are sent at once. Of *k* that a
-//! node sends at once to N − 1 peers, (N − 1)·(1 − (1 − 1/(N − 1))^k) different peers get one. So the
-//! more peers, the fewer share: frames(N) goes from what was measured to 2, a question and an answer.
+//! node sends at once to N − 1 peers, (N − 1)·(1 − (1 − 1/(N − 1))^k) different peers get one. So
+//! the more peers, the fewer share: frames(N) goes from what was measured to 2, a question and an
+//! answer.
 //!
 //! **Background.** A node without requests takes `idle` + (N − 1)·`peer` a second: ticks, gossip,
 //! heartbeats.

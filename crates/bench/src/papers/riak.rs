@@ -363,10 +363,10 @@ fn availability(page: &mut Page, lost: &Lost) {
     ));
     page.say(
         "Riak answers from whatever is left of a key's replicas. Here a shard that has lost two of \
-         three answers nothing until new replicas are made (after 2 s of absence here, five minutes \
-         by default) or a node is back: that is the price of consistency. Clients in a closed loop \
-         stop one after the other as they ask such a shard, until their requests time out after \
-         2 s, so a few lost shards take most of the rate.",
+         three answers nothing until new replicas are made (after 2 s of absence here, five \
+         minutes by default) or a node is back: that is the price of consistency. Clients in a \
+         closed loop stop one after the other as they ask such a shard, until their requests time \
+         out after 2 s, so a few lost shards take most of the rate.",
     );
 }
 
@@ -384,9 +384,9 @@ fn interfaces(page: &mut Page, doors: &[(&'static str, Measured)]) {
     let rows: Vec<Vec<String>> = rows.collect();
     page.table(&["protocol", "requests/s", "p50 ms", "p99 ms", "failed"], &rows);
     page.say(
-        "Three nodes, 90 clients, one request under way each. The document's figure 19 has protocol \
-         buffers at about twice the rate of HTTP, with 20 nodes. Its figure 20, Bitcask beside \
-         LevelDB, has no counterpart yet: Carillon keeps keys in memory.",
+        "Three nodes, 90 clients, one request under way each. The document's figure 19 has \
+         protocol buffers at about twice the rate of HTTP, with 20 nodes. Its figure 20, Bitcask \
+         beside LevelDB, has no counterpart yet: Carillon keeps keys in memory.",
     );
 }
 
@@ -396,8 +396,8 @@ fn model(page: &mut Page, study: &Study) {
     page.say(
         "A request costs processor time where it is served, for its way between nodes, and, if it \
          writes, at each follower. The constants come from live runs of one and of three nodes on \
-         this machine (25 connections for each node, 1 and 16 requests under way on each, values of 100 bytes, \
-         durability `sync`); `crates/bench/src/papers/model.rs` has the formulas.",
+         this machine (25 connections for each node, 1 and 16 requests under way on each, values \
+         of 100 bytes, durability `sync`); `crates/bench/src/papers/model.rs` has the formulas.",
     );
     let rows = [
         ("a read at the shard's leader", of.leader[0], "µs"),
@@ -425,9 +425,9 @@ fn model(page: &mut Page, study: &Study) {
     });
     page.table(&["constant", "measured"], &rows);
     page.say(
-        "Live runs beside the model. *Processors* is what nodes and load had of this machine during \
-         the run, since others use it as well; the model divides that by what a request costs. \
-         Sizes 1 and 3 are those that the constants come from.",
+        "Live runs beside the model. *Processors* is what nodes and load had of this machine \
+         during the run, since others use it as well; the model divides that by what a request \
+         costs. Sizes 1 and 3 are those that the constants come from.",
     );
     let rows = study.validations.iter().map(|run| {
         let op = if run.op == Op::Read { "read" } else { "write" };
@@ -492,9 +492,9 @@ fn model(page: &mut Page, study: &Study) {
     ));
     page.say(
         "**What the model does not know:** the network (at 1 000 nodes, a million links), disks \
-         whose fsyncs are the limit rather than processors, shards that are asked more than others, \
-         and how changes of members spread. The background is measured on up to eight nodes and \
-         taken to grow evenly; gossip sends whole digests, so beyond some hundred nodes it will \
-         grow faster. `carillon sim` runs 200 nodes at most.",
+         whose fsyncs are the limit rather than processors, shards that are asked more than \
+         others, and how changes of members spread. The background is measured on up to eight \
+         nodes and taken to grow evenly; gossip sends whole digests, so beyond some hundred nodes \
+         it will grow faster. `carillon sim` runs 200 nodes at most.",
     );
 }

@@ -23,7 +23,9 @@ command = ["MGET", "{key}", "b:{key}"]
 [op.write]
 command = ["MSET", "{key}", "{value}", "b:{key}", "{value}"]
 [op.change]
-command = ["EVAL", "local v = redis.call('GET', KEYS[1]) or ''; redis.call('SET', KEYS[1], string.sub(v .. ARGV[1], -100)); redis.call('SET', KEYS[2], ARGV[1]); return 1", "2", "{key}", "b:{key}", "x"]
+command = ["EVAL", """local v = redis.call('GET', KEYS[1]) or ''; \
+  redis.call('SET', KEYS[1], string.sub(v .. ARGV[1], -100)); \
+  redis.call('SET', KEYS[2], ARGV[1]); return 1""", "2", "{key}", "b:{key}", "x"]
 "#;
 
 struct Found {
@@ -64,10 +66,10 @@ pub fn measure(bed: &mut Bed<'_>) -> Outcome<Page> {
 fn page(all: &[Found], sizes: &[usize], threads: &[u64]) -> Page {
     let mut page = Page::new("004", "004: transactions on several nodes, measured again");
     page.say(
-        "The document: a paper on Scalaris of 2008 to 2009 with 1 to 16 computers of eight cores, a \
-         virtual machine with 16 Scalaris nodes on each, four replicas in memory, and n threads for \
-         each virtual machine. Here: three replicas, synced before they answer, all nodes on one \
-         machine.",
+        "The document: a paper on Scalaris of 2008 to 2009 with 1 to 16 computers of eight cores, \
+         a virtual machine with 16 Scalaris nodes on each, four replicas in memory, and n threads \
+         for each virtual machine. Here: three replicas, synced before they answer, all nodes on \
+         one machine.",
     );
     let rate = |nodes: usize, threads: u64, transaction: usize| {
         let is_it = |found: &&Found| {
@@ -88,8 +90,8 @@ fn page(all: &[Found], sizes: &[usize], threads: &[u64]) -> Page {
         Verdict::new(
             "throughput grows almost linearly with nodes; one node is the exception (3.6)",
             format!(
-                "changes at best: {} on {}, {} on {most} nodes of one machine, whose processors are \
-                 shared: see the cost model of 001",
+                "changes at best: {} on {}, {} on {most} nodes of one machine, whose processors \
+                 are shared: see the cost model of 001",
                 shown(best(sizes[0], 2).1),
                 sizes[0],
                 shown(write)
@@ -102,7 +104,8 @@ fn page(all: &[Found], sizes: &[usize], threads: &[u64]) -> Page {
             Some(best(sizes[0], 2).1 > write / most as f64),
         ),
         Verdict::new(
-            "a transaction that reads is several times as fast as one that changes (figures 5 to 8)",
+            "a transaction that reads is several times as fast as one that changes (figures 5 to \
+             8)",
             format!("{} × with {most} nodes", shown(read / write)),
             Some(read > 1.5 * write),
         ),
@@ -159,10 +162,11 @@ fn page(all: &[Found], sizes: &[usize], threads: &[u64]) -> Page {
     ];
     page.table(&head, &rows.collect::<Vec<_>>());
     page.say(
-        "The document gives no numbers but in its figures, whose axes end at some 5 000 publish and \
-         1 000 subscribe transactions a second on one and two machines, and 2 500 transactions a \
-         second for Wikipedia on eight. Its replicas are in memory; a change here waits for fsyncs \
-         of two nodes. Real publishing and subscribing, and the Wikipedia mix, are not measured yet.",
+        "The document gives no numbers but in its figures, whose axes end at some 5 000 publish \
+         and 1 000 subscribe transactions a second on one and two machines, and 2 500 \
+         transactions a second for Wikipedia on eight. Its replicas are in memory; a change here \
+         waits for fsyncs of two nodes. Real publishing and subscribing, and the Wikipedia mix, \
+         are not measured yet.",
     );
     page
 }

@@ -232,8 +232,8 @@ fn throughput(page: &mut Page, live: &Live, rows: &[Row], nodes: &[usize], clien
     page.head("Queries a second (figures 9 to 16)");
     page.say(
         "Half of the requests are puts, half gets, of random keys; clients are spread over all \
-         nodes, so each asks a random node. Dashed lines are the thesis's, full lines ours. Chord's \
-         members are nodes there; here they are the eight shards of the keyspace.",
+         nodes, so each asks a random node. Dashed lines are the thesis's, full lines ours. \
+         Chord's members are nodes there; here they are the eight shards of the keyspace.",
     );
     for (figure, lookup, computers) in [
         ("09", "chord", 10),
@@ -316,8 +316,8 @@ fn throughput(page: &mut Page, live: &Live, rows: &[Row], nodes: &[usize], clien
         "*What the machines mean:* the thesis had ten nodes of Erlang on each computer of two \
          cores; here all nodes and the clients share one machine of about as many cores. So more \
          nodes bring no processors, and each message between them costs processor time that \
-         clients lack: rates fall with nodes, as they do in the thesis beyond a node for each core. \
-         Compare shapes and ratios.",
+         clients lack: rates fall with nodes, as they do in the thesis beyond a node for each \
+         core. Compare shapes and ratios.",
     );
 }
 
@@ -350,8 +350,9 @@ fn spread(page: &mut Page, live: &Live, rows: &[Row]) {
     page.say(
         "The thesis places nodes at random, one place each, so σ is about the mean, however many \
          nodes there are: it says so, and that several places for each node would help. Carillon \
-         cuts a keyspace into eight arcs of equal width and spreads them over the nodes: what is left is \
-         that eight is no multiple of each number of nodes, and that splits wait for more data.",
+         cuts a keyspace into eight arcs of equal width and spreads them over the nodes: what is \
+         left is that eight is no multiple of each number of nodes, and that splits wait for more \
+         data.",
     );
 }
 

@@ -106,8 +106,8 @@ pub fn add(page: &mut Page, bed: &mut Bed<'_>) {
         vec![shards, shown(load.deviation), shown(load.largest)]
     });
     page.say(&format!(
-        "And figure 17, simulated with {nodes} nodes: how uneven parts of the ring are, if each node \
-         has one random place, or several.",
+        "And figure 17, simulated with {nodes} nodes: how uneven parts of the ring are, if each \
+         node has one random place, or several.",
     ));
     let rows: Vec<Vec<String>> = rows.collect();
     page.table(&["places of a node", "σ ÷ mean", "largest ÷ mean"], &rows);

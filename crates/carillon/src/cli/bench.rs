@@ -139,9 +139,9 @@ pub struct PapersArgs {
 /// `carillon bench agent`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An agent makes the load of one controller at a time. Controller and agent prove to each other that they know
-the secret, and every message between them is authenticated with it; nothing is encrypted. A
-controller that knows it can run any program on this host (driver `exec`, nodes): keep it secret.
+An agent makes the load of one controller at a time. Controller and agent prove to each other that
+they know the secret, and every message between them is authenticated with it; nothing is encrypted.
+A controller that knows it can run any program on this host (driver `exec`, nodes): keep it secret.
 Nodes that a controller has started here end with it, and with the agent.
 
 Example:

@@ -1,5 +1,5 @@
-//! The system shard's state: the keyspaces, their safe points, and the leases that hold these (SAFETY
-//! G14, G21).
+//! The system shard's state: the keyspaces, their safe points, and the leases that hold these
+//! (SAFETY G14, G21).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A snapshot's time is at or above all that was acknowledged before the request, since each leader
-//! names its newest time after the request came. Reads need the time alone, so any node serves them.
+//! names its newest time after the request came. Reads need the time alone: any node serves them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -229,7 +229,8 @@ proptest! {
         let made = made.map(Subject::Keyspace).map(Box::new);
         let drawn = Subject::Shard(KeyspaceId(node as u32), ShardId(node));
         let stands = Subject::Node(NodeId(node), admin_state);
-        let (id, keyspaces, at) = (node >> 8, vec![KeyspaceId(1), KeyspaceId(9)], crate::Timestamp(node));
+        let (id, at) = (node >> 8, crate::Timestamp(node));
+        let keyspaces = vec![KeyspaceId(1), KeyspaceId(9)];
         let lease = Subject::Lease(crate::Lease { id, request: node, keyspaces, at, end_ms: id });
         let version = Subject::ClusterVersion(version);
         let subjects = [stands, drawn, version, Subject::Libraries, lease];

@@ -11,8 +11,8 @@ use super::ring::{KeptEvent, Ring};
 use super::{Cursor, Filter, Gap, GapReason};
 use crate::event::EventType;
 
-/// The most bytes of samples that wait for one feed; and of further steps of what it has begun with,
-/// so that these are the last ones to be dropped.
+/// The most bytes of samples that wait for one feed; and of further steps of what it has begun
+/// with, so that these are the last ones to be dropped.
 pub const SAMPLE_BYTES_MAX: usize = 256 << 10;
 
 /// What a feed gives.

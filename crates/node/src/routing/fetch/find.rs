@@ -76,7 +76,7 @@ pub(crate) fn find(
         | FetchRequest::Past { .. }
         | FetchRequest::SafePoints
         | FetchRequest::Catalogue { .. } => unreachable!("answered above"),
-        // No transaction that has a lock here by then is undecided: what it wrote here has its time.
+        // No transaction with a lock here by then is undecided: what it wrote here has its time.
         FetchRequest::Newest { .. } => FetchResult::Newest(now),
         // The replica registers it ([`crate::tracking`]): there is nothing to be found.
         FetchRequest::Track { .. } => return None,

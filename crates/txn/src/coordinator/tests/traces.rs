@@ -1,5 +1,5 @@
-//! What is told to who watches: each attempt that was begun comes to its end, by its own coordinator
-//! or by the one that finishes it, whatever is lost and whichever coordinators die.
+//! What viewers are shown: each attempt that was begun comes to its end, by its own coordinator or
+//! by the one that finishes it, whatever is lost and whichever coordinators die.
 
 use super::*;
 
