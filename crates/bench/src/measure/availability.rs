@@ -1,6 +1,6 @@
 //! When a store was away: stretches in which nothing was answered well.
 //!
-//! A phase is cut into tenths of a second, or into seconds if fewer than [`RATE_MIN`] requests a
+//! A phase is cut into tenths of a second, or into seconds if fewer than `RATE_MIN` requests a
 //! second are answered where any are: a tenth without an answer is then no news. What a phase did
 //! before its first answer counts, what comes after its end does not.
 

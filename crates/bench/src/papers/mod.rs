@@ -2,17 +2,17 @@
 //!
 //! | document | what it is | here |
 //! |---|---|---|
-//! | 000 | a thesis: Chord beside a fully connected network | [`thesis`] |
-//! | 001 | Riak on 10 to 100 nodes | [`riak`], with a cost model ([`model`], [`constants`]) |
-//! | 002 | a course's store with versions and collection | [`course`] |
-//! | 004 | Scalaris: transactions on 1 to 16 nodes | [`scalaris`] |
+//! | 000 | a thesis: Chord beside a fully connected network | `thesis` |
+//! | 001 | Riak on 10 to 100 nodes | `riak`, with a cost model ([`model`], `constants`) |
+//! | 002 | a course's store with versions and collection | `course` |
+//! | 004 | Scalaris: transactions on 1 to 16 nodes | `scalaris` |
 //!
 //! 003 needs a block device, which does not exist yet. Each page has the document's numbers, where
 //! its text gives them, beside ours, charts redrawn, what it claimed and what was found: that a
 //! claim does not hold here is a finding, not a failure.
 //!
 //! All nodes and the load share this machine. So pages say its class, what else it did meanwhile,
-//! the commit and the command. Measurements go through the instrument itself ([`load`]).
+//! the commit and the command. Measurements go through the instrument itself (`load`).
 
 mod cluster;
 mod constants;
