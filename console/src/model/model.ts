@@ -114,6 +114,17 @@ export function healthOf(model: Model): Health {
   return worst([model.shardsHealth, model.nodesHealth, model.status?.health ?? null]);
 }
 
+/** Whether what the health is judged by has been asked for. */
+export function isHealthKnown(model: Model): boolean {
+  return model.nodesHealth !== null && model.shardsHealth !== null && model.status !== null;
+}
+
+/** Without the first states, of which not everything was known yet; all if no state is whole. */
+export function wholeModels(models: readonly Model[]): readonly Model[] {
+  const first = models.findIndex(isHealthKnown);
+  return first > 0 ? models.slice(first) : models;
+}
+
 export function nodeById(model: Pick<Model, "nodes">, id: string): NodeStatus | null {
   return model.nodes.find((node) => node.id === id) ?? null;
 }
