@@ -88,7 +88,7 @@ export function readProblem(status: number, statusText: string, body: string): P
 const PLAIN: Readonly<Record<string, { title: string; detail: string }>> = {
   "condition-failed": {
     title: "Somebody changed it meanwhile",
-    detail: "Nothing was written. Press “Read again”, look at what it has now, and change that.",
+    detail: "Nothing was changed. Press “Read again”, look at what it has now, and change that.",
   },
 };
 

@@ -14,7 +14,7 @@ import { EventStream, type StreamState } from "../events/stream";
 import { GAP, SAMPLE_TYPES, type ClusterEvent } from "../events/types";
 import { decodeEvents, isEventFile } from "../model/eventfile";
 import { modelAt, remember } from "../model/history";
-import { applyAnswer, EMPTY, wholeModels, type Answer, type Model } from "../model/model";
+import { applyAnswer, EMPTY, isHealthKnown, wholeModels, type Answer, type Model } from "../model/model";
 import { decodeRecording, encodeRecording, RECORDING_FORMAT, type Recording } from "../model/recording";
 import { DevCluster } from "./dev.svelte";
 import { Simulation } from "./sim.svelte";
@@ -367,7 +367,9 @@ export class Live {
   #keep(model: Model): void {
     if (model === this.#present) return;
     this.#present = model;
-    this.history = remember(this.history, model);
+    const history = remember(this.history, model);
+    // What the page was told piece by piece as it began is no state that the cluster had.
+    this.history = history[0] && isHealthKnown(history[0]) ? history : wholeModels(history);
   }
 
   #metrics(text: string, all: Metrics | null): void {

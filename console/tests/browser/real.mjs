@@ -412,7 +412,7 @@ export async function checkReal(checks, browser) {
       await open("cluster");
       await page.locator("article", { hasText: "node-2" }).getByText("up", { exact: true }).waitFor();
       const own = (await get("/v1/dev")).nodes.find((/** @type {any} */ each) => each.this);
-      const unknown = page.getByText(/^Unknown since/);
+      const unknown = page.locator("header .chip", { hasText: "Unknown since" });
       process.kill(own.pid, "SIGSTOP");
       try {
         await unknown.waitFor({ timeout: HANG_MS });
