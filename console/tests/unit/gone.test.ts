@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { backoff } from "../../src/api/poll";
 import { plainly, readProblem, unreachable } from "../../src/api/problem";
-import type { Route } from "../../src/api/types";
+import type { NodeStatus, Route } from "../../src/api/types";
 import { parseEvent } from "../../src/events/parse";
 import { decodeEvents, encodeEvents, isEventFile } from "../../src/model/eventfile";
 import { EMPTY, isHealthKnown, nodeIndex, wholeModels } from "../../src/model/model";
@@ -60,14 +60,17 @@ describe("states", () => {
   });
 
   test("keep the colours of nodes though others go", () => {
-    const nodes = ["p", "q", "r"].map((id) => ({ ...modelOf(WELL).nodes[0]!, id: `colour-${id}` }));
+    const nodes = ["p", "q", "r"].map((id) => ({
+      ...(modelOf(WELL).nodes[0] as NodeStatus),
+      id: `colour-${id}`,
+    }));
     const at = (some: typeof nodes) => some.map(({ id }) => nodeIndex({ nodes: some }, id));
     const before = at(nodes);
     const without = at(nodes.toSpliced(1, 1));
     expect(without).toEqual([before[0], before[2]]);
     expect(nodeIndex({ nodes }, "colour-unknown")).toBe(-1);
     // A newcomer takes no colour of one that is there.
-    const later = [...nodes.toSpliced(1, 1), { ...nodes[0]!, id: "colour-s" }];
+    const later = [...nodes.toSpliced(1, 1), { ...(nodes[0] as NodeStatus), id: "colour-s" }];
     expect(new Set(at(later)).size).toBe(3);
   });
 });
