@@ -26,6 +26,8 @@ import type {
 
 /** A request without an answer is given up after this time: longer than `request_timeout_ms`. */
 export const REQUEST_TIMEOUT_MS = 15_000;
+/** A node tells its own state from memory: one that takes longer hangs. */
+export const STATE_TIMEOUT_MS = 3000;
 /** Pages of `/v1/shards` that one poll reads: 20 000 shards. */
 export const SHARD_PAGES_MAX = 20;
 
@@ -69,11 +71,11 @@ export class Api {
   }
 
   status(signal?: AbortSignal): Promise<Status> {
-    return this.json("GET", "/v1/status", undefined, signal);
+    return this.json("GET", "/v1/status", undefined, signal, STATE_TIMEOUT_MS);
   }
 
   nodes(signal?: AbortSignal): Promise<Nodes> {
-    return this.json("GET", "/v1/nodes", undefined, signal);
+    return this.json("GET", "/v1/nodes", undefined, signal, STATE_TIMEOUT_MS);
   }
 
   /** All shards, page by page; `isWhole` is false if there are more than the limit of pages. */
@@ -223,18 +225,30 @@ export class Api {
   }
 
   /** Any request with JSON both ways. */
-  async json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  async json<T>(
+    method: string,
+    path: string,
+    body?: unknown,
+    signal?: AbortSignal,
+    timeoutMs = REQUEST_TIMEOUT_MS,
+  ): Promise<T> {
     const response =
       body === undefined
-        ? await this.#send(method, path, null, {}, signal)
+        ? await this.#send(method, path, null, {}, signal, timeoutMs)
         : await this.#send(
             method,
             path,
             JSON.stringify(body),
             { "Content-Type": "application/json" },
             signal,
+            timeoutMs,
           );
-    const text = await response.text();
+    // The head of an answer may come though its body does not.
+    const text = await response.text().catch((error: unknown) => {
+      if (signal?.aborted) throw error;
+      const cause = error instanceof Error ? error.message : String(error);
+      throw unreachable(method !== "GET", cause.includes("time"), `${method} ${path}: ${cause}`);
+    });
     try {
       return JSON.parse(text) as T;
     } catch {
@@ -248,8 +262,9 @@ export class Api {
     body: BodyInit | null = null,
     headers: Record<string, string> = {},
     signal?: AbortSignal,
+    timeoutMs = REQUEST_TIMEOUT_MS,
   ): Promise<Response> {
-    const timeout = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
+    const timeout = AbortSignal.timeout(timeoutMs);
     const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
     let response: Response;
     try {

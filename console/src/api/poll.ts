@@ -7,9 +7,14 @@
 export const BACKOFF_MAX_MS = 30_000;
 
 /** How long to wait after so many failures in a row; `random` from 0 to 1 spreads many pages. */
-export function backoff(intervalMs: number, failures: number, random: number): number {
+export function backoff(
+  intervalMs: number,
+  failures: number,
+  random: number,
+  maxMs = BACKOFF_MAX_MS,
+): number {
   if (failures === 0) return intervalMs;
-  const doubled = Math.min(BACKOFF_MAX_MS, intervalMs * 2 ** Math.min(failures, 16));
+  const doubled = Math.min(maxMs, intervalMs * 2 ** Math.min(failures, 16));
   return Math.max(intervalMs, doubled * (0.75 + random / 4));
 }
 
@@ -18,6 +23,8 @@ export interface PollOptions<T> {
   ask: (signal: AbortSignal) => Promise<T>;
   onAnswer: (answer: T) => void;
   onFailure: (error: unknown) => void;
+  /** The longest wait after failures, if not {@link BACKOFF_MAX_MS}. */
+  waitMaxMs?: number;
   random?: () => number;
 }
 
@@ -81,7 +88,8 @@ export class Poll<T> {
       if (this.#abort === abort) this.#abort = undefined;
     }
     if (!this.#isRunning) return;
-    const wait = backoff(this.#options.intervalMs, this.#failures, (this.#options.random ?? Math.random)());
+    const { intervalMs, waitMaxMs, random } = this.#options;
+    const wait = backoff(intervalMs, this.#failures, (random ?? Math.random)(), waitMaxMs);
     this.#timer = setTimeout(() => void this.#round(), wait);
   }
 }

@@ -38,7 +38,8 @@ export class Problem extends Error {
 
   /** Whether the node could not be reached or did not answer in time. */
   get isUnreachable(): boolean {
-    return this.kind === "unreachable" || this.kind === "timeout";
+    const isGateway = this.status === 502 || this.status === 504;
+    return this.kind === "unreachable" || (this.kind === "timeout" && this.status === 0) || isGateway;
   }
 }
 
@@ -83,6 +84,48 @@ export function readProblem(status: number, statusText: string, body: string): P
     remedy: text(fields["remedy"], ""),
   });
 }
+
+const PLAIN: Readonly<Record<string, { title: string; detail: string }>> = {
+  "condition-failed": {
+    title: "Somebody changed it meanwhile",
+    detail: "Nothing was changed. Press “Read again”, look at what it has now, and change that.",
+  },
+};
+
+/**
+ * What a refusal means to somebody who looks at a page, where the node's words are for programs; `null`: the
+ * node's words will do.
+ */
+export function plainly(problem: Problem): { title: string; detail: string } | null {
+  const known = PLAIN[problem.kind];
+  if (known) return known;
+  if (problem.status !== 400) return null;
+  const number = /(?:integer|floating point) `([^`]+)`, expected/.exec(problem.detail)?.[1];
+  if (number !== undefined) {
+    return {
+      title: "This number cannot be taken",
+      detail: `${number} is too large, below zero, or no whole number. Nothing was changed.`,
+    };
+  }
+  const range = /\b([a-z]+(?:_[a-z]+)+) is (-?\d+)(?:: it is at most (\d+))?/.exec(problem.detail);
+  if (range) {
+    const name = NUMBERS[range[1] ?? ""] ?? "A number";
+    return {
+      title: "This number cannot be taken",
+      detail: `${name} is ${range[2]}. ${range[3] === undefined ? "That is" : `At most ${range[3]} is allowed: that is`} too much. Nothing was changed.`,
+    };
+  }
+  return null;
+}
+
+/** Numbers of requests as the page calls them. */
+const NUMBERS: Readonly<Record<string, string>> = {
+  by_ms: "What the clock is wrong by, in milliseconds,",
+  sync_ms: "How long fsync takes, in milliseconds,",
+  for_ms: "How long it stands still, in milliseconds,",
+  ttl_ms: "The time to live, in milliseconds,",
+  retention_ms: "How long old versions are kept, in milliseconds,",
+};
 
 /** What is wrong with a file that somebody opened, in one line. */
 export class BadFile extends Error {}

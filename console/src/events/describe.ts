@@ -40,9 +40,14 @@ function gap(event: ClusterEvent, names: Names): string {
   return `Here ${what} of ${names(field(event, "of"))} are missing${reason ? `: ${reason}` : ""}.`;
 }
 
+/** A text with names for the ids of nodes that are known. */
+export function named(text: string, names: Names): string {
+  return text.replace(NODE_ID, (id) => names(id));
+}
+
 /** What an event says, with names for the ids of nodes that are known. */
 export function describe(event: ClusterEvent, names: Names): string {
-  if (event.text !== "") return event.text.replace(NODE_ID, (id) => names(id));
+  if (event.text !== "") return named(event.text, names);
   switch (event.type) {
     case "gap":
       return gap(event, names);

@@ -25,6 +25,32 @@ export function isEventFile(text: string): boolean {
   return /^\{.*"type"\s*:/.test(line) && !/"models"\s*:/.test(line);
 }
 
+/** Events as a file of the same form, with the names of nodes: {@link decodeEvents} reads it again. */
+export function encodeEvents(
+  events: readonly ClusterEvent[],
+  model: Pick<Model, "nodes" | "status">,
+): string {
+  const [first, last] = [events.at(0), events.at(-1)];
+  const of = (event: ClusterEvent | undefined) => ({
+    at: event?.at ?? "0",
+    at_ms: event?.atMs ?? 0,
+    node: model.status?.node_id ?? event?.node ?? "",
+    severity: "info",
+  });
+  const hello = {
+    type: "hello",
+    version: EVENTS_VERSION,
+    ...of(first),
+    name: model.status?.name ?? "",
+    scope: "cluster",
+    nodes: model.nodes.map(({ id, name }) => ({ node: id, name })),
+  };
+  const end = { type: "end", ...of(last) };
+  return [hello, ...events.map((event) => event.fields), end]
+    .map((each) => `${JSON.stringify(each)}\n`)
+    .join("");
+}
+
 interface Read {
   events: ClusterEvent[];
   notes: string[];

@@ -114,6 +114,17 @@ export function healthOf(model: Model): Health {
   return worst([model.shardsHealth, model.nodesHealth, model.status?.health ?? null]);
 }
 
+/** Whether what the health is judged by has been asked for. */
+export function isHealthKnown(model: Model): boolean {
+  return model.nodesHealth !== null && model.shardsHealth !== null && model.status !== null;
+}
+
+/** Without the first states, of which not everything was known yet; all if no state is whole. */
+export function wholeModels(models: readonly Model[]): readonly Model[] {
+  const first = models.findIndex(isHealthKnown);
+  return first > 0 ? models.slice(first) : models;
+}
+
 export function nodeById(model: Pick<Model, "nodes">, id: string): NodeStatus | null {
   return model.nodes.find((node) => node.id === id) ?? null;
 }
@@ -124,9 +135,30 @@ export function nodeName(model: Model, id: string | null): string {
   return nodeById(model, id)?.name ?? id;
 }
 
-/** Nodes get colours by the order in which they joined, so that a colour stays. */
+/** Numbers of nodes, by their ids: a node keeps its colour though others go. */
+const numbers = new Map<string, number>();
+/** Numbers of nodes that went are forgotten beyond so many. */
+const NUMBERS_MAX = 2000;
+
+/** Nodes get colours by the order in which they joined; one that comes later gets the lowest that is free. */
 export function nodeIndex(model: Pick<Model, "nodes">, id: string | null): number {
-  return id === null ? -1 : model.nodes.findIndex((node) => node.id === id);
+  if (id === null) return -1;
+  const known = numbers.get(id);
+  if (known !== undefined) return known;
+  if (!model.nodes.some((node) => node.id === id)) return -1;
+  const there = new Set(model.nodes.map((node) => node.id));
+  if (numbers.size > NUMBERS_MAX) {
+    for (const each of numbers.keys()) if (!there.has(each)) numbers.delete(each);
+  }
+  const taken = new Set([...there].map((each) => numbers.get(each)));
+  let next = 0;
+  for (const each of there) {
+    if (numbers.has(each)) continue;
+    while (taken.has(next)) next += 1;
+    taken.add(next);
+    numbers.set(each, next);
+  }
+  return numbers.get(id) ?? -1;
 }
 
 export function keyspaceByName(model: Model, name: string): Keyspace | null {

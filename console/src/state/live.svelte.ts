@@ -14,7 +14,7 @@ import { EventStream, type StreamState } from "../events/stream";
 import { GAP, SAMPLE_TYPES, type ClusterEvent } from "../events/types";
 import { decodeEvents, isEventFile } from "../model/eventfile";
 import { modelAt, remember } from "../model/history";
-import { applyAnswer, EMPTY, type Answer, type Model } from "../model/model";
+import { applyAnswer, EMPTY, isHealthKnown, wholeModels, type Answer, type Model } from "../model/model";
 import { decodeRecording, encodeRecording, RECORDING_FORMAT, type Recording } from "../model/recording";
 import { DevCluster } from "./dev.svelte";
 import { Simulation } from "./sim.svelte";
@@ -38,6 +38,8 @@ export const INTERVALS = {
 };
 /** How long after an event that reshapes shards they are asked for. */
 const RESHAPE_DELAY_MS = 150;
+/** A node that does not answer is asked so often at least, so that its return is seen at once. */
+const RETURN_MS = 2000;
 
 /** How long nodes go on sampling after the last view that shows samples was left: what is under way then
  * comes to its end, and going from view to view begins no new stream. */
@@ -47,6 +49,8 @@ export const SAMPLING_LINGER_MS = 20_000;
 const SIMULATED = "simulated";
 
 type Resource = keyof typeof INTERVALS;
+/** What a node tells from memory alone: whether these are answered tells whether it is there. */
+const ALIVE: readonly string[] = ["nodes", "status"] satisfies Resource[];
 
 export class Live {
   readonly api: Api;
@@ -66,6 +70,8 @@ export class Live {
   isScopeKnown = $state(false);
   /** What each resource failed with last, until it is answered again. */
   failures = $state.raw<Readonly<Partial<Record<Resource, Problem>>>>({});
+  /** When the node that the page came from answered last, by the browser's clock. */
+  answeredMs = $state(0);
   /** The moment that is looked at; `null`: the present. */
   pickedMs = $state<number | null>(null);
   /** Set while a recording is shown instead of the cluster. */
@@ -156,6 +162,11 @@ export class Live {
   get unreachable(): Problem | null {
     const problem = this.failures.nodes ?? this.failures.status;
     return problem?.isUnreachable ? problem : null;
+  }
+
+  /** Whether what is shown is old, since nobody tells what is now. */
+  get isStale(): boolean {
+    return this.isLive && this.unreachable !== null;
   }
 
   start(): () => void {
@@ -290,7 +301,7 @@ export class Live {
       format: RECORDING_FORMAT,
       savedAtMs: Date.now(),
       source: "page",
-      models: this.history,
+      models: wholeModels(this.history),
       events: this.events,
       points: this.points,
       samples: this.samples,
@@ -304,7 +315,8 @@ export class Live {
       this.recording = recording;
       this.notes = notes;
     } else {
-      this.recording = decodeRecording(text);
+      const recording = decodeRecording(text);
+      this.recording = { ...recording, models: wholeModels(recording.models) };
       this.notes = [];
     }
     this.recordingName = name;
@@ -355,7 +367,9 @@ export class Live {
   #keep(model: Model): void {
     if (model === this.#present) return;
     this.#present = model;
-    this.history = remember(this.history, model);
+    const history = remember(this.history, model);
+    // What the page was told piece by piece as it began is no state that the cluster had.
+    this.history = history[0] && isHealthKnown(history[0]) ? history : wholeModels(history);
   }
 
   #metrics(text: string, all: Metrics | null): void {
@@ -369,13 +383,18 @@ export class Live {
     const poll = new Poll<T>({
       intervalMs: INTERVALS[resource],
       ask,
+      ...(ALIVE.includes(resource) ? { waitMaxMs: RETURN_MS } : {}),
       onAnswer: (value) => {
-        if (this.failures[resource]) {
-          this.failures = Object.fromEntries(
-            Object.entries(this.failures).filter(([name]) => name !== resource),
-          );
+        const wasGone = this.unreachable !== null;
+        const isAlive = ALIVE.includes(resource);
+        // An answer to one of these tells that the node is there again.
+        const isOver = (name: string) => name === resource || (isAlive && ALIVE.includes(name));
+        if (Object.keys(this.failures).some(isOver)) {
+          this.failures = Object.fromEntries(Object.entries(this.failures).filter(([name]) => !isOver(name)));
         }
+        if (isAlive) this.answeredMs = Date.now();
         take(value);
+        if (wasGone && this.unreachable === null) this.#resume();
       },
       onFailure: (error) => {
         const problem = asProblem(error);
@@ -391,6 +410,12 @@ export class Live {
     this.#polls.push(poll as Poll<unknown>);
     this.#pollOf.set(resource, poll as Poll<unknown>);
     poll.start();
+  }
+
+  /** The node is there again: what waits for its next try asks at once. */
+  #resume(): void {
+    for (const poll of this.#polls) if (poll.failures > 0) poll.refresh();
+    if (this.stream.kind === "waiting") this.#follow();
   }
 
   /** Begins the stream, or begins it anew with another filter, behind the last event. */

@@ -8,6 +8,8 @@ import { describeAction, isAnew, isPrecious, type Begun, type Kept } from "../mo
 
 /** How often the state is asked for, in milliseconds. */
 const INTERVAL_MS = 500;
+/** A server that does not answer is asked so often at least. */
+const RETURN_MS = 2000;
 /** One step at most, where the server does not say. */
 const STEP_MS_MAX = 60_000;
 /** So many of the last actions are remembered. */
@@ -175,6 +177,7 @@ export class Simulation {
       ask: (signal) => this.api.state(signal),
       onAnswer: (state) => this.#take(state),
       onFailure: () => undefined,
+      waitMaxMs: RETURN_MS,
     });
     this.#poll.start();
   }

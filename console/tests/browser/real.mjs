@@ -14,6 +14,8 @@ const isKnown = (/** @type {string} */ text) => /\/v1\/(sim|dev)\b/.test(text) &
 const SEEN_MS = 2000;
 /** … of so many times that it is killed, at least once. */
 const KILLS_MAX = 3;
+/** A node that hangs is seen to within this time, and so is one that goes on. */
+const HANG_MS = 8000;
 
 /**
  * @param {import("./checks.mjs").Checks} checks
@@ -405,6 +407,29 @@ export async function checkReal(checks, browser) {
         quiet(complaints(isKnown));
       },
     );
+
+    await checks.check("real: the page says soon that its own node hangs, and that it is back", async () => {
+      await open("cluster");
+      await page.locator("article", { hasText: "node-2" }).getByText("up", { exact: true }).waitFor();
+      const own = (await get("/v1/dev")).nodes.find((/** @type {any} */ each) => each.this);
+      const unknown = page.locator("header .chip", { hasText: "Unknown since" });
+      process.kill(own.pid, "SIGSTOP");
+      try {
+        await unknown.waitFor({ timeout: HANG_MS });
+        await page.locator("main.stale").waitFor();
+        await page.getByText("Events: nothing comes").waitFor();
+        await page.mouse.wheel(0, 3000);
+        const link = page.getByRole("alert").getByRole("link", { name: "node-2" });
+        holds(/^http:/.test((await link.getAttribute("href")) ?? ""), "there is no link to node-2");
+        const box = await link.boundingBox();
+        holds(box !== null && box.y >= 0 && box.y < 400, "the banner has scrolled away");
+      } finally {
+        process.kill(own.pid, "SIGCONT");
+      }
+      await unknown.waitFor({ state: "detached", timeout: HANG_MS });
+      await page.locator("main.stale").waitFor({ state: "detached" });
+      complaints();
+    });
   } finally {
     await close();
     await server?.close();

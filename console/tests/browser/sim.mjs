@@ -109,7 +109,11 @@ export async function checkSim(checks, browser) {
         await next.click();
         await page.getByRole("heading", { level: 1, name: title }).waitFor();
         // Where nothing is lost by it, a page begins its simulation by itself.
-        if ((await page.getByRole("heading", { name: "The simulation of this page" }).count()) > 0) {
+        if (
+          (await page
+            .getByRole("heading", { name: /^(The simulation of this page|Another simulation runs)$/ })
+            .count()) > 0
+        ) {
           const begun = page.getByRole("button", { name: "Begin it anew" });
           const begin = page.getByRole("button", { name: "Begin it", exact: true });
           await begin.or(begun).waitFor();

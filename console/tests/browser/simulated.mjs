@@ -107,7 +107,7 @@ export async function checkSimulated(checks, browser) {
 
   await checks.check("sim: the tour keeps a simulation that was opened, and puts it back", async () => {
     await open("tour?step=3");
-    await page.getByText("which was opened from a file").waitFor();
+    await page.getByText("It was opened from a file").waitFor();
     await page.getByRole("button", { name: /^Begin it/ }).click();
     await page.getByRole("group", { name: /^Ring of 64 members/ }).waitFor();
     await page.getByRole("button", { name: "Put it back" }).click();
@@ -141,7 +141,7 @@ export async function checkSimulated(checks, browser) {
 
   await checks.check("sim: the tour plays its scenes, and each can be touched", async () => {
     await open("tour?step=3");
-    await page.getByRole("heading", { name: "The simulation of this page" }).waitFor();
+    await page.getByRole("heading", { name: "Another simulation runs" }).waitFor();
     await page.getByRole("button", { name: /^Begin it/ }).click();
     await page.getByRole("group", { name: /^Ring of 64 members/ }).waitFor();
     await page.getByRole("button", { name: "A hundred more join" }).click();

@@ -1,6 +1,7 @@
 /** What can be done to a process of `carillon dev`, and what the console says before. Pure but for the asking. */
 
 import type { DevAction, DevNode, DevParameter } from "../../api/dev";
+import type { Model } from "../../model/model";
 import type { Live } from "../../state/live.svelte";
 import type { Question } from "../../ui/Confirm.svelte";
 
@@ -24,6 +25,16 @@ export function devActionsFor(node: Pick<DevNode, "state">): DevAction[] {
     case "ended":
       return ["start"];
   }
+}
+
+/** Whether its node was removed for good, so that a start of its process would be refused. */
+export function isRemoved(
+  node: Pick<DevNode, "name" | "state">,
+  model: Pick<Model, "nodes" | "removed">,
+): boolean {
+  return (
+    node.state === "ended" && model.removed.length > 0 && !model.nodes.some((each) => each.name === node.name)
+  );
 }
 
 export function explainDev(action: DevAction, node: Pick<DevNode, "name" | "this">): string {

@@ -53,3 +53,27 @@ export function lostTargets(draining: string, model: Pick<Model, "nodes" | "shar
         }),
     );
 }
+
+/** Whether a reason was given before in the same list. */
+export function isRepeated(waits: readonly { why: string }[], index: number): boolean {
+  return waits.findIndex((wait) => wait.why === waits[index]?.why) < index;
+}
+
+export interface ReasonGroup<T> {
+  state: string;
+  why: string;
+  shards: T[];
+}
+
+/** Shards that wait in the same way for the same reason, so that it is said once. */
+export function byReason<T extends { state: string; why: string }>(shards: readonly T[]): ReasonGroup<T>[] {
+  const groups = new Map<string, ReasonGroup<T>>();
+  for (const shard of shards) {
+    const { state, why } = shard;
+    const name = `${state} ${why}`;
+    const group = groups.get(name) ?? { state, why, shards: [] };
+    group.shards.push(shard);
+    groups.set(name, group);
+  }
+  return [...groups.values()];
+}

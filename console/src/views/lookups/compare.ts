@@ -62,3 +62,14 @@ export const KEYS_MAX = 100;
 export function keysToTry(prefix: string, count: number): string[] {
   return Array.from({ length: Math.min(KEYS_MAX, Math.max(1, count)) }, (_, i) => `${prefix}${i + 1}`);
 }
+
+/**
+ * How well the routes of a key show that one lookup is shorter than another: 2 if both begin at the same shard and
+ * the second is shorter, 1 if it is no longer, 0 if they cannot be compared.
+ */
+export function lesson(routes: readonly Route[], longer: LookupName, shorter: LookupName): 0 | 1 | 2 {
+  const [a, b] = [longer, shorter].map((name) => routes.find((route) => route.lookup === name));
+  if (!a || !b || a.failure !== undefined || b.failure !== undefined) return 0;
+  if ((a.begins_at ?? null) !== (b.begins_at ?? null) || b.hops > a.hops) return 0;
+  return b.hops < a.hops ? 2 : 1;
+}

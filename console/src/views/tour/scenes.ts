@@ -6,6 +6,8 @@ import { roomFor } from "../../model/simulation";
 
 export interface Switch {
   label: string;
+  /** Time goes no faster from then on, so that what follows is seen. */
+  speed?: number;
   /** What is done, given the state as it is; `null`: nothing makes sense now. */
   action: (state: SimState) => SimAction | null;
 }
@@ -62,6 +64,9 @@ const cluster = (nodes: number, clients: number, more: SimBegin = {}): SimBegin 
   ...more,
 });
 
+/** A transaction lasts some 30 ms: at this speed it is seen to stand. */
+const SLOW = 0.5;
+
 export const SCENES = {
   linear: {
     begin: overlay(64),
@@ -104,9 +109,13 @@ export const SCENES = {
   commits: {
     begin: cluster(3, 4, { transactions: true }),
     then: [],
-    switches: [always("A coordinator dies", { do: "crash", node: "leader:bell" }), restart, heal],
+    switches: [
+      { ...always("A coordinator dies", { do: "crash", node: "leader:bell" }), speed: SLOW },
+      restart,
+      heal,
+    ],
     watch:
-      "Watch the phases. Let a leader die in the middle: what it has begun is finished by somebody else.",
+      "Watch the phases. Let a leader die in the middle: time slows down then, and what it has begun stays in the picture until somebody else has finished it. If it had begun nothing, start it again and try once more.",
   },
   grows: {
     begin: cluster(3, 2, { placement: "linear-hash" }),

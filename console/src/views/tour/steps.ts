@@ -38,7 +38,15 @@ export interface Facts {
   /** Shards of the keyspace that the answering node leads. */
   ledHere: number;
   here: string;
+  /** Whether a simulation plays the pages. */
+  isPlayed: boolean;
 }
+
+/** Keys that the page of Chord tries until one shows the difference. */
+export const CHORD_EXAMPLES: readonly string[] = [
+  ...["bell", "tower", "ring", "carillon", "clapper", "belfry", "chime", "peal"],
+  ...Array.from({ length: 24 }, (_, i) => `bell-${i + 1}`),
+];
 
 /** The keyspace that shows most: the one with the most shards. */
 export function keyspaceToShow(model: Model): string {
@@ -46,7 +54,7 @@ export function keyspaceToShow(model: Model): string {
   return best?.name ?? "0";
 }
 
-export function factsOf(model: Model, keyspace: string): Facts {
+export function factsOf(model: Model, keyspace: string, isPlayed = false): Facts {
   const shards = shardsOf(model, keyspace);
   return {
     nodes: model.nodes.filter((node) => node.state !== "left").length,
@@ -54,6 +62,7 @@ export function factsOf(model: Model, keyspace: string): Facts {
     keyspace,
     replicas: model.keyspaces.find((each) => each.name === keyspace)?.replicas ?? 0,
     ledHere: shards.filter((shard) => shard.leader === model.status?.node_id).length,
+    isPlayed,
     here: model.status?.name ?? "the node that answers",
   };
 }
@@ -95,10 +104,12 @@ export const STEPS: readonly Step[] = [
     title: "Chord: jump half of the way",
     picture: { kind: "pair", left: "linear", right: "chord" },
     scene: "chord",
-    text: ({ shards }) => [
+    text: ({ shards, isPlayed }) => [
       "Chord keeps a few long jumps besides: fingers. They point half the circle ahead, a quarter, an eighth, and so on.",
       `Each hop takes the longest jump that does not pass the key. So each hop at least halves what is left: with ${plural(shards, "shard")} at most about ${halvings(shards)} hops, with a thousand about ten, with a million about twenty.`,
-      "Left and right look up the same key, each hop in the same time. Try other keys.",
+      isPlayed
+        ? "Look keys up in the ring, and compare the lines of linear and chord in the table below it."
+        : "Left and right look up the same key, each hop in the same time. Try other keys.",
     ],
   },
   {
@@ -134,10 +145,12 @@ export const STEPS: readonly Step[] = [
     title: "Several keys at one moment",
     picture: { kind: "transaction" },
     scene: "commits",
-    text: () => [
+    text: ({ isPlayed }) => [
       "A transaction may touch keys of any shards. The coordinator asks each shard to lock its keys and to vote. If all agree, it commits: all of it, at one moment.",
       "Each vote is an entry in that shard's log, so it survives the death of a node. If the coordinator dies, any other node can finish what it began, from what the logs say.",
-      "Run one, and watch its phases.",
+      isPlayed
+        ? "Simulated clients run them all the time: watch the phases of the newest."
+        : "Run one, and watch its phases.",
     ],
   },
   {
