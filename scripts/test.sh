@@ -89,8 +89,8 @@ step "cluster clients" "$python" tests/clients/with_cluster.py
 step "programs that use Redis" "$python" tests/programs/run.py --brief
 # The promise, 1.5 s, is held by the tests of `carillon --test faults`, which know when the
 # machine itself stood still. This one does not, and so is patient.
-step "service when a node breaks" target/release/bench \
-  failover --rounds 2 --watch-ms 2600 --gap-ms-max 2500 --out target/bench/test
+step "service when a node breaks" target/release/carillon bench run failover --repetitions 1 \
+  --set 'pass=[{phase="broken",metric="max",at_most="2.5s"}]' --replace --out target/bench/test
 step "a cluster that grows" "$python" tests/rearrange/run.py
 step "kill -9" "$python" tests/kill9/run.py --seed 1 --rounds 8
 step "bad input" "$python" tests/abuse/run.py
