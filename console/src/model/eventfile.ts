@@ -291,7 +291,7 @@ export function decodeEvents(text: string): EventFile {
   let samples: Samples = NO_SAMPLES;
   const models: Model[] = [];
   // Shards and keyspaces are there from the beginning, except for right halves of splits; and so are
-  // nodes, except for those that are seen to begin. Those that nothing is told of come first.
+  // nodes, except for those that are seen to begin. Those that no event names come first.
   const told = new Map<string, ClusterEvent>();
   for (const event of happened) {
     for (const id of idsIn(event)) if (!told.has(id)) told.set(id, event);

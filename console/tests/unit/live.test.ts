@@ -59,7 +59,7 @@ describe("the stream of events", () => {
 });
 
 describe("a file that cannot be shown", () => {
-  test("is told of in one line", () => {
+  test("stands in one line", () => {
     const problem = asProblem(new BadRecording("This is no recording: it is no JSON."));
     expect([problem.title, problem.detail, problem.outcome, problem.remedy]).toEqual([
       "This file cannot be opened",

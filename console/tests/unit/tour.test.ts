@@ -218,7 +218,7 @@ describe("a drain", () => {
     }
   });
 
-  test("is told of one shard and of several", () => {
+  test("names one shard or several", () => {
     expect(waitWords("moving", 1)).toBe("is on its way");
     expect(waitWords("moving", 2)).toBe("are on their way");
     expect(waitWords("of-a-later-version", 2)).toBe("of-a-later-version");
