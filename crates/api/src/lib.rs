@@ -27,11 +27,14 @@ mod history;
 pub mod http;
 pub mod inquiry;
 mod keys;
+mod locks;
 mod metrics;
 mod metrics_summary;
 pub mod nearest;
 mod routes;
 mod snapshots;
+mod topic_service;
+mod topics;
 mod txn;
 
 use bytes::Bytes;
@@ -54,11 +57,17 @@ pub use drain::{DRAIN_SHARDS_MAX, DrainRate, DrainState, DrainStatus, DrainWait,
 pub use error::{ApiError, Outcome};
 pub use history::{HISTORY_PAGE_MAX, History, HistoryQuery, KeyChange};
 pub use keys::{KEYS_PAGE_MAX, KeysPage, KeysQuery};
+pub use locks::{LOCKS_PAGE_MAX, LockInfo, LockSpec};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
 pub use metrics_summary::{HistogramSummary, MetricsSummary, NodeMetrics};
 pub use routes::{RouteStatus, RouteStep};
 pub use snapshots::{
     AHEAD_MS_MAX, GET_MANY_KEYS_MAX, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec,
+};
+pub use topic_service::TopicService;
+pub use topics::{
+    Acknowledged, GroupInfo, GroupSpec, GroupStart, MessageOrigin, TakenMessages, TopicInfo,
+    TopicMessage, TopicSpec,
 };
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 
@@ -70,7 +79,7 @@ use overlay::LookupChoice;
 pub type Done<T> = Box<dyn FnOnce(Result<T, ApiError>) + Send>;
 
 /// A running node, as the API sees it.
-pub trait NodeService: Send + Sync + 'static {
+pub trait NodeService: TopicService + Send + Sync + 'static {
     /// Does one command. `id` names the request in logs and in [`ApiError::Unknown`].
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>);
     /// Does a transaction that is one request.
