@@ -17,7 +17,10 @@
 
 mod error;
 mod events;
+mod held_lock;
+mod locks;
 mod snapshots;
+mod topics;
 pub mod txn;
 mod types;
 mod wire;
@@ -27,6 +30,9 @@ use std::time::Duration;
 
 pub use error::{ClientError, Outcome, Problem};
 pub use events::EventStream;
+pub use held_lock::{HeldLock, LockState};
+pub use locks::LockInfo;
+pub use topics::TopicPlace;
 pub use txn::bytes_of;
 pub use types::{GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions};
 use types::{KeyspaceList, encode};

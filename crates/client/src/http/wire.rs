@@ -9,7 +9,7 @@ use super::error::ClientError;
 /// No reply may be longer: the longest value a node can be configured for, and some.
 pub const REPLY_BYTES_MAX: u64 = 600 << 20;
 /// No line of a stream may be longer.
-const LINE_BYTES_MAX: usize = 1 << 20;
+const LINE_BYTES_MAX: usize = 2 << 20;
 /// No head of a reply may be longer.
 const HEAD_BYTES_MAX: u64 = 64 << 10;
 /// A node takes no longer request line.
