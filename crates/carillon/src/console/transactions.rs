@@ -71,8 +71,9 @@ fn begin(sim: &Simulation, txn: Txn) -> Result<Begun, ApiError> {
                 numbers.add(&key, by).map_err(refused)?;
                 action::TxnOp::Increment { key: Bytes(key.to_vec()), by }
             }
-            TxnOp::Put { .. } | TxnOp::Range { .. } => {
-                return Err(refused("ranges and expiry are not simulated in transactions"));
+            TxnOp::Put { .. } | TxnOp::Range { .. } | TxnOp::Publish { .. } => {
+                let why = "ranges, expiry and topics are not simulated in transactions";
+                return Err(refused(why));
             }
         })
     });
@@ -95,7 +96,10 @@ impl Numbers {
         match op {
             TxnOp::Put { key, value, .. } => self.learn(key, Some(value.to_vec())),
             TxnOp::Delete { key } => self.learn(key, None),
-            TxnOp::Get { .. } | TxnOp::Increment { .. } | TxnOp::Range { .. } => {}
+            TxnOp::Get { .. }
+            | TxnOp::Increment { .. }
+            | TxnOp::Range { .. }
+            | TxnOp::Publish { .. } => {}
         }
     }
 
