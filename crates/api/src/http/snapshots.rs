@@ -22,6 +22,9 @@ use crate::{
     Txn, TxnOp, TxnResult,
 };
 
+/// A snapshot whose time is further ahead is not waited for: some clock is wrong.
+const TAKEN_AHEAD_MS_MAX: u64 = 2_000;
+
 impl Context {
     /// The time that a client has named. One that is a little ahead is waited for.
     ///
@@ -36,11 +39,16 @@ impl Context {
         }
         // Until its millisecond has passed: within it the node's clock may still be behind it. The
         // service judges once more.
-        let ahead = (at.millis() + 1).saturating_sub(now.millis());
+        self.passed(at.millis()).await;
+        Ok(at)
+    }
+
+    /// Waits until a millisecond has passed here.
+    async fn passed(&self, millis: u64) {
+        let ahead = (millis + 1).saturating_sub(self.api.now_millis());
         if ahead > 0 {
             tokio::time::sleep(Duration::from_millis(ahead)).await;
         }
-        Ok(at)
     }
 }
 
@@ -99,6 +107,9 @@ pub async fn take(
     let spec = SnapshotSpec { keyspaces: body.keyspaces.0, at, ttl_ms: duration(body.ttl_ms)? };
     let id = context.next_id();
     let taken = context.write(id, |done| context.api.snapshot_take(spec, done)).await?;
+    // A leader may be ahead: as one whose predecessor had logged a horizon, by about a second. Any
+    // node is to take the token at once.
+    context.passed(taken.at_ms.min(context.api.now_millis() + TAKEN_AHEAD_MS_MAX)).await;
     Ok((StatusCode::CREATED, Json(taken)))
 }
 

@@ -87,7 +87,7 @@ pub enum FetchRequest {
         changes_max: u64,
     },
     /// What a question has for an answer at a past time, in one piece: `Keys`, `Scan`, `Numbers` or
-    /// `Range`.
+    /// `Range`. Or `Newest`: that time, when nothing is written at or below it any more.
     Past {
         /// The time.
         at: Timestamp,

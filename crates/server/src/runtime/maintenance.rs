@@ -32,6 +32,8 @@ const GOSSIP_PERIODS: u32 = 10;
 /// Every so many periods it looks at the shards, while they rest and half of `memory_max` is free:
 /// with a thousand of them, a look each period is what they cost most.
 const REST_PERIODS: u32 = 5;
+/// How often safe points are asked for that this node has no reason to raise.
+const SAFE_POINTS_ASK: Duration = Duration::from_secs(2);
 /// They do not rest if the log has grown by more than this.
 const REST_BYTES: u64 = 64 << 10;
 /// Versions collected under one hold of a shard's write guard.
@@ -77,6 +79,8 @@ pub struct Maintenance {
     is_short_of_memory: bool,
     /// Periods until the next look at the shards …
     look_in: u32,
+    /// When the system shard was last asked for safe points that others may have raised.
+    safe_points_asked: Instant,
     /// … and how long the log was at the last.
     looked_at: u64,
     /// Periods until the next look around.
@@ -108,6 +112,7 @@ impl Maintenance {
             usage,
             is_short_of_memory,
             look_in,
+            safe_points_asked: Instant::now(),
             looked_at,
             gossip_in,
             retry_in,
@@ -141,10 +146,14 @@ impl Maintenance {
             self.looked_at = written;
             let mut is_busy = false;
             self.usage = Usage::default();
+            let asks = self.safe_points_asked.elapsed() >= SAFE_POINTS_ASK;
+            if asks {
+                self.safe_points_asked = Instant::now();
+            }
             for route in runtime.routing.routes().iter() {
                 let (looks, usage) = (&mut self.looks, &mut self.usage);
-                is_busy |=
-                    limit_old_versions(runtime, route, self.is_short_of_memory, looks, usage);
+                let why = Why { is_short_of_memory: self.is_short_of_memory, asks };
+                is_busy |= limit_old_versions(runtime, route, why, looks, usage);
             }
             growth.measured(grown);
             self.is_short_of_memory = runtime.memory.measured(&self.usage);
@@ -211,6 +220,16 @@ fn checkpoint(runtime: &NodeRuntime, checkpoints: &Mutex<Checkpoints>) -> Result
     made
 }
 
+/// Why safe points are looked at.
+#[derive(Clone, Copy)]
+struct Why {
+    /// Old versions may go within the retention.
+    is_short_of_memory: bool,
+    /// Somebody else may have raised them (`carillon gc`), which nodes without a replica of the
+    /// system shard do not hear of by themselves.
+    asks: bool,
+}
+
 /// Raises the keyspace's safe point when that would free memory here, and collects.
 ///
 /// A shard with writes collects by itself as it applies, on the thread that reuses the memory;
@@ -219,7 +238,7 @@ fn checkpoint(runtime: &NodeRuntime, checkpoints: &Mutex<Checkpoints>) -> Result
 fn limit_old_versions(
     runtime: &NodeRuntime,
     route: &Route,
-    pressed: bool,
+    why: Why,
     looks: &mut BTreeMap<ShardId, ShardLook>,
     sum: &mut Usage,
 ) -> bool {
@@ -251,7 +270,7 @@ fn limit_old_versions(
         current = current.min(engine.safe_point());
         has_old |= usage.old_bytes > 0
             || engine.next_expiry_millis().is_some_and(|e| e <= runtime.clock.millis());
-        if pressed && !more {
+        if why.is_short_of_memory && !more {
             wanted = wanted.max(engine.point_to_free(usage.old_bytes / 2));
         }
     }
@@ -260,10 +279,12 @@ fn limit_old_versions(
     let target = safe_point::target(current, now, retention, wanted);
     let is_short_of_memory = wanted.is_some() && target > current;
     let due = target.millis() >= current.millis() + safe_point::step_millis(retention);
-    if has_old && (due || is_short_of_memory) && !runtime.log.facts().full {
+    let rises = due || is_short_of_memory;
+    if has_old && (rises || why.asks) && !runtime.log.facts().full {
         let raise = SafePointRequest {
             keyspace: route.keyspace.id,
-            to: target,
+            // What is not to rise is asked for.
+            to: if rises { target } else { current },
             is_pressed: is_short_of_memory,
         };
         runtime.submit(ShardId(0), Input::RaiseKeyspace(raise));

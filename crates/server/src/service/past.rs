@@ -54,7 +54,7 @@ pub(super) fn check(runtime: &NodeRuntime, at: Timestamp) -> Result<(), ApiError
     runtime.clock.observe();
     let now = runtime.clock.now();
     // A little ahead, leaders' clocks are raised: what they promise then holds as well.
-    if at.millis() > now.millis().saturating_add(AHEAD_MS_MAX) {
+    if !runtime.clock.may_reach(at, AHEAD_MS_MAX) {
         return Err(ApiError::InFuture { at, now });
     }
     if !runtime.version.allows(Feature::Snapshots) {

@@ -137,6 +137,7 @@ fn past(
             }
             FetchResult::Past(values)
         }
+        FetchRequest::Newest { .. } => FetchResult::Newest(at),
         FetchRequest::Scan { cursor, end, keys_max } => scan(engine, *cursor, *end, *keys_max, at),
         FetchRequest::Numbers { from, end, keys_max } => {
             numbers(engine, *from, *end, *keys_max, at)
