@@ -2,7 +2,8 @@
 //! ([`super::multi_shard`]), and read them twice (SAFETY G14, G21, G23).
 //!
 //! ```text
-//!   each shard's newest time ─► lease ─► read all lists ─► pause, another node ─► read them again
+//!   each shard's newest time ─► lease ─► each shard passes it ─► read all lists
+//!     ─► pause, another node ─► read them again
 //! ```
 //!
 //! The judge knows what each transaction appended, and what was acknowledged before a snapshot.
@@ -10,7 +11,8 @@
 //! 2. A snapshot shows all that a transaction appended, or nothing of it.
 //! 3. It shows all that was acknowledged before it was asked for.
 //! 4. Of two snapshots the later shows all that the earlier shows.
-//! 5. While a lease lives, nothing that it holds is too old to be read.
+//! 5. It shows nothing of what was begun after all shards had passed it.
+//! 6. While a lease lives, nothing that it holds is too old to be read.
 //!
 //! These clients have dice of their own. They are there in half of the runs with transactions, and
 //! wherever a bug is planted that only they find.
@@ -73,6 +75,8 @@ struct SeenSnapshot {
     at: Timestamp,
     /// So many of the observed transactions had ended before it was asked for.
     ended: usize,
+    /// What was begun later is above it.
+    passed_at: u64,
     lists: Lists,
 }
 
@@ -85,6 +89,7 @@ struct Traveller {
     phase: Phase,
     time: Timestamp,
     ended: usize,
+    passed_at: u64,
     lease: Option<(u64, u64)>,
     first: Option<Lists>,
     lists: Lists,
@@ -95,6 +100,8 @@ enum Phase {
     /// Asks leaders for their newest times; these parts have answered.
     Times(Vec<Ends>, Option<Ends>),
     Opening,
+    /// Has leaders pass the time; these parts have answered.
+    Passing(Vec<Ends>, Option<Ends>),
     /// Reads the keys of a shard that was asked.
     Reading(Vec<Box<[u8]>>),
     /// Planted: reads without a look at locks.
@@ -112,6 +119,7 @@ impl Travellers {
             phase: Phase::Resting,
             time: Timestamp::ZERO,
             ended: 0,
+            passed_at: 0,
             lease: None,
             first: None,
             lists: Lists::new(),
@@ -151,6 +159,12 @@ impl Travellers {
                 if is_acknowledged && count < shown.len() {
                     return broken(format!(
                         "the snapshot at {:?} lacks {:?}, which was acknowledged before",
+                        seen.at, txn.ops
+                    ));
+                }
+                if count > 0 && txn.invoked_at > seen.passed_at {
+                    return broken(format!(
+                        "the snapshot at {:?} shows {:?}, which was begun after it",
                         seen.at, txn.ops
                     ));
                 }
@@ -277,6 +291,23 @@ impl World {
             }
             // It was not heard: the same once more.
             Phase::Opening => return,
+            Phase::Passing(covered, asked) => {
+                let ends = |place: usize| route.arc(place).ends();
+                let places = 0..route.shards().len();
+                match places.into_iter().find(|place| !covered.contains(&ends(*place))) {
+                    Some(place) => {
+                        let (ends, at) = (ends(place), client.time);
+                        *asked = Some(ends.clone());
+                        let want = Box::new(FetchRequest::Newest { ends });
+                        fetch(route.shard(place), FetchRequest::Past { at, want })
+                    }
+                    None => {
+                        client.passed_at = self.clients.next_event();
+                        client.begin_reading(self.now_ms);
+                        return;
+                    }
+                }
+            }
             Phase::Reading(_) | Phase::Peeking(..) => {
                 let Some(next) = names.iter().find(|name| !client.lists.contains_key(*name)) else {
                     return;
@@ -333,7 +364,16 @@ impl World {
                     client.lease = Some((lease.id, lease.end_ms));
                     self.counts.leases += 1;
                 }
-                client.begin_reading(self.now_ms);
+                client.phase = Phase::Passing(Vec::new(), None);
+                if self.options.plant == Some(Plant::UnpassedSnapshot) {
+                    client.passed_at = self.clients.next_event();
+                    client.begin_reading(self.now_ms);
+                }
+            }
+            (Phase::Passing(covered, asked), Answer::Fetched { found, .. }) => {
+                if let (FetchResult::Newest(_), Some(ends)) = (&**found, asked.take()) {
+                    covered.push(ends);
+                }
             }
             (Phase::Reading(keys), Answer::Fetched { found, .. }) => match &**found {
                 FetchResult::Past(values) => {
@@ -395,8 +435,8 @@ impl World {
                 client.at = all.rng.below(self.node_slots.len() as u64) as usize;
             }
             Some(first) if first == lists => {
-                let (at, ended) = (client.time, client.ended);
-                all.seen.push(SeenSnapshot { at, ended, lists });
+                let Traveller { time: at, ended, passed_at, .. } = *client;
+                all.seen.push(SeenSnapshot { at, ended, passed_at, lists });
                 self.release_lease(client, all.asked);
                 client.rest(self.now_ms + all.rng.between(1, 300));
             }
