@@ -106,8 +106,6 @@ named! {
         CollectedLease = "collected-lease",
         /// A read at a past time does not wait for transactions that were prepared below it (G1).
         UnwaitedSnapshot = "unwaited-snapshot",
-        /// A snapshot is answered though leaders may still write below it (G23).
-        UnpassedSnapshot = "unpassed-snapshot",
     }
 }
 
@@ -126,7 +124,6 @@ impl Plant {
                 | Self::ForgottenLease
                 | Self::CollectedLease
                 | Self::UnwaitedSnapshot
-                | Self::UnpassedSnapshot
         );
         of_world || self.in_coordinators().is_some()
     }
@@ -138,13 +135,7 @@ impl Plant {
 
     /// Whether it shows in reads of past times only.
     pub fn is_of_snapshots(self) -> bool {
-        matches!(
-            self,
-            Self::ForgottenLease
-                | Self::CollectedLease
-                | Self::UnwaitedSnapshot
-                | Self::UnpassedSnapshot
-        )
+        matches!(self, Self::ForgottenLease | Self::CollectedLease | Self::UnwaitedSnapshot)
     }
 
     /// What it is in coordinators, if it is planted there.

@@ -41,6 +41,8 @@ const CLIENTS: usize = 4;
 const NUMBERS: u64 = 1 << 10;
 /// A client whose step takes longer begins anew.
 const PATIENCE_MS: u64 = 2_500;
+/// Before a snapshot is read first: others write meanwhile.
+const PAUSE_MS: u64 = 300;
 /// Leases last so long: not until a healed cluster is to come to rest.
 const LEASE_MS: u64 = 4_000;
 const SYSTEM: ShardId = ShardId(0);
@@ -304,6 +306,7 @@ impl World {
                     None => {
                         client.passed_at = self.clients.next_event();
                         client.begin_reading(self.now_ms);
+                        client.next_at_ms = self.now_ms + rng.below(PAUSE_MS);
                         return;
                     }
                 }
@@ -365,8 +368,9 @@ impl World {
                     self.counts.leases += 1;
                 }
                 client.phase = Phase::Passing(Vec::new(), None);
-                if self.options.plant == Some(Plant::UnpassedSnapshot) {
-                    client.passed_at = self.clients.next_event();
+                if self.options.plant == Some(Plant::UnwaitedSnapshot) {
+                    // Passing waits for them.
+                    client.passed_at = u64::MAX;
                     client.begin_reading(self.now_ms);
                 }
             }
