@@ -9,13 +9,14 @@ use api::{Answer, ApiError, Done};
 use command::NotDone;
 use keyspace::{ShardId, Timestamp};
 use node::executor::{self, Input};
+use node::replica::entry::Waiter;
 use node::replica::read::{self, Blocked, ReadTime};
-use node::routing::fetch::{FetchRequest, FetchResult, PastValue};
+use node::routing::fetch::{FetchRequest, FetchResult, PastValue, past_here};
 use node::routing::route::Route;
 use storage::engine::ReadResult;
 
 use super::errors::not_done;
-use crate::runtime::{API, NodeRuntime};
+use crate::runtime::{API, ControlInput, NodeRuntime};
 
 /// `now` is when the request had come, however often it is tried.
 pub(super) fn get(
@@ -191,7 +192,14 @@ pub(super) fn fetch(
     want: FetchRequest,
     then: Done<Option<FetchResult>>,
 ) {
-    let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
+    let (waiter, origin) = (fetcher(runtime, then), API);
+    let want = Box::new(want);
+    runtime.submit(shard, Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter });
+}
+
+/// A waiter that gets what was fetched.
+fn fetcher(runtime: &NodeRuntime, then: Done<Option<FetchResult>>) -> Waiter {
+    runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
         executor::Answer::Fetched { found, .. } => then(Ok(Some(*found))),
         executor::Answer::Retry { .. }
         | executor::Answer::NotDone { why: NotDone::ReplicaLagging, .. } => {
@@ -199,9 +207,66 @@ pub(super) fn fetch(
         }
         executor::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
         other => unreachable!("a question is answered or refused: {other:?}"),
-    }));
-    let (want, origin) = (Box::new(want), API);
-    runtime.submit(shard, Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter });
+    }))
+}
+
+/// Calls `then` with what a shard has for an answer at a past time; with nothing if it was split
+/// meanwhile. A replica here answers if its past is closed by then; one that follows, and is not so
+/// far, asks its leader once up to where it is. Otherwise the leader answers.
+pub(super) fn fetch_past(
+    runtime: &Arc<NodeRuntime>,
+    route: &Arc<Route>,
+    place: usize,
+    (at, want): (Timestamp, FetchRequest),
+    then: Done<Option<FetchResult>>,
+) {
+    if let Some(found) = past_here(route, place, at, &want) {
+        return answer_later(runtime, route.shard(place), (at, want), found, then);
+    }
+    let is_remote = runtime.routing.must_fetch(route, place);
+    let leader = route.views[place].read().serving.leader();
+    let follows = !is_remote && leader.is_some_and(|node| node != runtime.identity.node);
+    if !follows {
+        return fetch_past_of_leader(runtime, route.shard(place), (at, want), then);
+    }
+    let (again, here) = (runtime.clone(), route.clone());
+    let settled = move |result: Result<RetryAt, ApiError>| {
+        let found = match result {
+            Ok(RetryAt::Here) => past_here(&here, place, at, &want),
+            Ok(RetryAt::Elsewhere) => None,
+            Err(error) => return then(Err(error)),
+        };
+        match found {
+            Some(found) => then(Ok(Some(found))),
+            None => fetch_past_of_leader(&again, here.shard(place), (at, want), then),
+        }
+    };
+    wait(runtime, route, Blocked { place, at, lock: None }, Box::new(settled));
+}
+
+fn fetch_past_of_leader(
+    runtime: &NodeRuntime,
+    shard: ShardId,
+    (at, want): (Timestamp, FetchRequest),
+    then: Done<Option<FetchResult>>,
+) {
+    fetch(runtime, shard, FetchRequest::Past { at, want: Box::new(want) }, then);
+}
+
+/// Answers by the way that answers of executors go: one request may need thousands, one behind the
+/// other, and must not call itself as often.
+fn answer_later(
+    runtime: &NodeRuntime,
+    shard: ShardId,
+    (at, want): (Timestamp, FetchRequest),
+    found: FetchResult,
+    then: Done<Option<FetchResult>>,
+) {
+    let (waiter, origin) = (fetcher(runtime, then), API);
+    let (want, found) = (Box::new(want), Box::new(found));
+    let answer = executor::Answer::Fetched { origin, waiter, shard, at, want, found };
+    runtime.control.post([ControlInput::Answer(answer)]);
+    runtime.control.run(runtime);
 }
 
 /// Where a read that was blocked goes on.
