@@ -180,10 +180,12 @@ fn held(all: &Value) -> String {
             time(one["retention_ms"].as_u64().unwrap_or_default()),
             held_by,
             text(&one["old_bytes"]),
+            one["held_bytes"].as_u64().unwrap_or(0).to_string(),
         ]
     };
     let rows: Vec<_> = items(all).iter().map(row).collect();
-    table(&["KEYSPACE", "READABLE SINCE", "RETENTION", "HELD BY", "OLD BYTES"], &rows)
+    let heads = ["KEYSPACE", "READABLE SINCE", "RETENTION", "HELD BY", "OLD BYTES", "SO HELD"];
+    table(&heads, &rows)
 }
 
 /// `carillon keys`

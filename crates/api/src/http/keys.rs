@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::context::Shared;
 use super::problem::Problem;
 use super::txn::Text;
-use super::uri::{byte_parameters, decode_text, number, text_of};
+use super::uri::{behind, byte_parameters, decode_text, number, text_of};
 use crate::{ApiError, KEYS_PAGE_MAX, KeysQuery};
 
 /// Keys of a page unless another number is asked for.
@@ -34,7 +34,7 @@ const LIMIT: u64 = 100;
     ])))
 )]
 pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<Page>, Problem> {
-    let keyspace = decode_text(uri.path().strip_prefix("/v1/keys/").unwrap_or_default())?;
+    let keyspace = decode_text(behind(&uri, "/v1/keys/"))?;
     let [prefix, cursor, limit, at] =
         byte_parameters(uri.query(), ["prefix", "cursor", "limit", "at"])?;
     let cursor = cursor.map(text_of).transpose()?;

@@ -16,7 +16,7 @@ use super::context::{Context, Shared};
 use super::keyspaces::{json, json_within};
 use super::problem::Problem;
 use super::txn::{BODY_BYTES_MAX, BoundedList, Bytes64, Text, too_long};
-use super::uri::{decode_text, moment, number, parameters};
+use super::uri::{moment, name_behind, number, parameters};
 use crate::{
     AHEAD_MS_MAX, Answer, ApiError, GET_MANY_KEYS_MAX, SafePointInfo, SnapshotInfo, SnapshotSpec,
     Txn, TxnOp, TxnResult,
@@ -163,17 +163,16 @@ pub async fn release(State(context): State<Shared>, uri: Uri) -> Result<StatusCo
 
 /// The snapshot that a path names.
 fn named(context: &Context, uri: &Uri) -> Result<u64, Problem> {
-    let [] = parameters(uri.query(), [])?;
-    let text = decode_text(uri.path().strip_prefix("/v1/snapshots/").unwrap_or_default())?;
+    let text = name_behind(uri, "/v1/snapshots/")?;
     if !text.starts_with("snap-") {
         return number("id", &text);
     }
-    let token = moment(&text)?;
-    let of_it = token.resolve(Timestamp::ZERO, context.api.cluster_id());
+    let named = moment(&text)?;
+    let of_it = named.resolve(Timestamp::ZERO, context.api.cluster_id());
     of_it.map_err(|why| Problem::bad_request(format!("id is {text:?}: {why}")))?;
-    match token {
+    match named {
         Moment::Snapshot(token) => Ok(token.lease),
-        Moment::At(_) | Moment::Ago(_) => unreachable!("it begins as a token"),
+        Moment::At(_) | Moment::Ago(_) => number("id", &text),
     }
 }
 

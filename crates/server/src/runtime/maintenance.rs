@@ -16,6 +16,7 @@ use storage::Error;
 use storage::engine::{MemoryEngine, Usage};
 
 use super::checkpoints::Checkpoints;
+use super::lease_budget::{self, Held, HeldVersions};
 use super::memory::sum_bytes;
 use super::{
     ControlInput, NodeRuntime, View, boot_nanos, cluster_version, log_retention, request_rates,
@@ -145,6 +146,7 @@ impl Maintenance {
         if self.look_in == 0 || is_awake {
             self.looked_at = written;
             let mut is_busy = false;
+            let mut held = Held::new();
             self.usage = Usage::default();
             let asks = self.safe_points_asked.elapsed() >= SAFE_POINTS_ASK;
             if asks {
@@ -153,8 +155,11 @@ impl Maintenance {
             for route in runtime.routing.routes().iter() {
                 let (looks, usage) = (&mut self.looks, &mut self.usage);
                 let why = Why { is_short_of_memory: self.is_short_of_memory, asks };
-                is_busy |= limit_old_versions(runtime, route, why, looks, usage);
+                let look = limit_old_versions(runtime, route, why, looks, usage);
+                is_busy |= look.is_busy;
+                held.insert(route.keyspace.id, look.held);
             }
+            lease_budget::enforce(&self.runtime, held);
             growth.measured(grown);
             self.is_short_of_memory = runtime.memory.measured(&self.usage);
             let used = sum_bytes(&self.usage);
@@ -233,18 +238,20 @@ struct Why {
 /// Raises the keyspace's safe point when that would free memory here, and collects.
 ///
 /// A shard with writes collects by itself as it applies, on the thread that reuses the memory;
-/// `looks` shows which shards have none. Adds the memory of its shards to `sum`. Whether any shard
-/// had writes since the last look, or has more to collect.
+/// `looks` shows which shards have none. Adds the memory of its shards to `sum`.
 fn limit_old_versions(
     runtime: &NodeRuntime,
     route: &Route,
     why: Why,
     looks: &mut BTreeMap<ShardId, ShardLook>,
     sum: &mut Usage,
-) -> bool {
+) -> KeyspaceLook {
     let mut is_busy = false;
     let (mut current, mut wanted) = (Timestamp::MAX, None);
     let mut has_old = false;
+    let (now, retention) = (runtime.clock.last(), route.keyspace.options.retention_ms);
+    let aged = safe_point::target(Timestamp::ZERO, now, retention, None);
+    let mut held = HeldVersions { aged, bytes: 0 };
     for (place, (view, shard)) in route.views.iter().zip(route.shards()).enumerate() {
         let index = view.read().applied_index;
         // There is nothing to collect, and no safe point to follow: it would seem to lag for ever.
@@ -267,6 +274,7 @@ fn limit_old_versions(
         sum.live_bytes += usage.live_bytes;
         sum.old_bytes += usage.old_bytes;
         sum.index_bytes += usage.index_bytes;
+        held.bytes += engine.bytes_freed_at(aged);
         current = current.min(engine.safe_point());
         has_old |= usage.old_bytes > 0
             || engine.next_expiry_millis().is_some_and(|e| e <= runtime.clock.millis());
@@ -274,8 +282,6 @@ fn limit_old_versions(
             wanted = wanted.max(engine.point_to_free(usage.old_bytes / 2));
         }
     }
-    let now = runtime.clock.last();
-    let retention = route.keyspace.options.retention_ms;
     let target = safe_point::target(current, now, retention, wanted);
     let is_short_of_memory = wanted.is_some() && target > current;
     let due = target.millis() >= current.millis() + safe_point::step_millis(retention);
@@ -289,7 +295,15 @@ fn limit_old_versions(
         };
         runtime.submit(ShardId(0), Input::RaiseKeyspace(raise));
     }
-    is_busy
+    KeyspaceLook { is_busy, held }
+}
+
+/// What a look at the shards of a keyspace has shown.
+struct KeyspaceLook {
+    /// Whether any had writes since the last look, or has more to collect.
+    is_busy: bool,
+    /// What a safe point would free that rises as the retention lets it.
+    held: HeldVersions,
 }
 
 /// Adds a shard's expired keys that left its index to the node's.

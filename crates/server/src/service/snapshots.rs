@@ -280,10 +280,13 @@ impl NodeApi {
             let aged = hlc::safe_point::target(safe_point, found.now, retention_ms, None);
             // Collection within the retention may have come as far as the lease, and no further.
             let lease = oldest.filter(|lease| lease.at < aged || lease.at <= safe_point);
-            let old_bytes = route.views.iter().filter_map(|view| {
+            let bytes = route.views.iter().filter_map(|view| {
                 let state = view.read();
-                Some(state.engine()?.usage().old_bytes)
+                let engine = state.engine()?;
+                Some((engine.usage().old_bytes, engine.bytes_freed_at(aged)))
             });
+            let (old_bytes, freed_bytes) =
+                bytes.fold((0, 0), |(old, freed), (more, of_it)| (old + more, freed + of_it));
             SafePointInfo {
                 keyspace: keyspace.name.to_string(),
                 safe_point: safe_point.0.to_string(),
@@ -295,7 +298,8 @@ impl NodeApi {
                 },
                 snapshot: lease.map(|lease| lease.id),
                 may_rise_to_ms: lease.map_or(aged, |lease| lease.at.min(aged)).millis(),
-                old_bytes: old_bytes.sum(),
+                old_bytes,
+                held_bytes: lease.map_or(0, |_| freed_bytes),
             }
         };
         routes.iter().map(held).collect()

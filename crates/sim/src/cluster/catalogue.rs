@@ -42,6 +42,7 @@ impl World {
                     durability: if sole { *self.rng.pick(&levels) } else { Durability::Sync },
                     retention_ms,
                     replicas: if sole { 1 } else { self.profile.replicas as u8 },
+                    skips_equal: false,
                 };
                 CatalogueOp::Create { name, options }
             }
@@ -70,6 +71,10 @@ impl World {
                     durability,
                     retention_ms: Some(retention_ms),
                     replicas: None,
+                    // Refused below its cluster version.
+                    skips_equal: retention_ms
+                        .is_multiple_of(5)
+                        .then_some(retention_ms.is_multiple_of(2)),
                 };
                 CatalogueOp::Alter { name, change }
             }

@@ -6,6 +6,8 @@
 //!     ─► pause, another node ─► read them again
 //! ```
 //!
+//! A replica at hand answers, if it may; else the leader does.
+//!
 //! The judge knows what each transaction appended, and what was acknowledged before a snapshot.
 //! 1. Both reads of a snapshot show the same.
 //! 2. A snapshot shows all that a transaction appended, or nothing of it.
@@ -25,7 +27,8 @@ use keyspace::{CatalogueOp, Feature, LeaseOp, ShardId, Subject, Timestamp};
 use node::executor::{Answer, Input, Origin};
 use node::replica::entry::Waiter;
 use node::replica::state::Content;
-use node::routing::fetch::{Ends, FetchRequest, FetchResult, PastValue};
+use node::routing::fetch::{Ends, FetchRequest, FetchResult, HeldVersion, PastValue, past_here};
+use node::routing::route::View;
 use storage::engine::ReadResult;
 
 use super::multi_shard::{SNAPSHOT_KEYS, WIDE, list_of};
@@ -326,7 +329,30 @@ impl World {
                 let keys = keys.clone();
                 let at = client.time;
                 let is_here = !route.must_fetch(place, machine.node());
-                if self.options.plant == Some(Plant::UnwaitedSnapshot) && is_here {
+                let follows = is_here
+                    && machine.view(shard).is_some_and(|view| {
+                        let leader = view.read().serving.leader();
+                        leader.is_some_and(|leader| leader != machine.node())
+                    });
+                let found = match self.options.plant {
+                    Some(Plant::UnwaitedSnapshot) => None,
+                    Some(Plant::UnclosedSnapshot) if follows => {
+                        machine.view(shard).and_then(|view| unclosed(&view, &keys, at))
+                    }
+                    _ => past_here(&route, place, at, &want),
+                };
+                if let Some(found) = found {
+                    client.phase = Phase::Reading(keys);
+                    self.counts.followers_read += u64::from(follows);
+                    let (want, found) = (Box::new(want), Box::new(found));
+                    let answer = Answer::Fetched { origin, waiter, shard, at, want, found };
+                    return self.travelled(all, number, &answer);
+                }
+                if follows && asked.is_multiple_of(2) {
+                    // Its leader closes the past up to there, and it answers then.
+                    client.phase = Phase::Reading(keys);
+                    (shard, Input::AwaitRead { shard, at, lock: None, origin, waiter })
+                } else if self.options.plant == Some(Plant::UnwaitedSnapshot) && is_here {
                     client.phase = Phase::Peeking(shard, keys);
                     (shard, Input::AwaitRead { shard, at, lock: None, origin, waiter })
                 } else {
@@ -368,7 +394,10 @@ impl World {
                     self.counts.leases += 1;
                 }
                 client.phase = Phase::Passing(Vec::new(), None);
-                if self.options.plant == Some(Plant::UnwaitedSnapshot) {
+                if matches!(
+                    self.options.plant,
+                    Some(Plant::UnwaitedSnapshot | Plant::UnclosedSnapshot)
+                ) {
                     // Passing waits for them.
                     client.passed_at = u64::MAX;
                     client.begin_reading(self.now_ms);
@@ -464,6 +493,21 @@ impl World {
         let (origin, waiter) = (TRAVELLERS, Waiter(0));
         machine.submit(SYSTEM, Input::Catalogue { op, origin, waiter });
     }
+}
+
+/// Planted: what a replica has of keys at a time, whether that is all or not.
+fn unclosed(view: &View, keys: &[Box<[u8]>], at: Timestamp) -> Option<FetchResult> {
+    let state = view.read();
+    let engine = state.engine().filter(|engine| at >= engine.safe_point())?;
+    let value = |key: &[u8]| {
+        let hashed = engine.hasher().key(key);
+        state.owns(&hashed).then(|| match engine.at(&hashed, at) {
+            ReadResult::Value(version) => PastValue::Value(HeldVersion::of(&version)),
+            ReadResult::Nil => PastValue::Nil,
+            ReadResult::NilYet => PastValue::NilYet,
+        })
+    };
+    keys.iter().map(|key| value(key)).collect::<Option<_>>().map(FetchResult::Past)
 }
 
 impl Traveller {
