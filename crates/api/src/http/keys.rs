@@ -57,7 +57,8 @@ pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<Page>,
     };
     let asked = KeysQuery { prefix, cursor, limit: limit as usize, at };
     let page = context.read(|done| context.api.keys(&keyspace, asked, done)).await?;
-    Ok(Json(Page { keys: page.keys.into_iter().map(Key).collect(), next: page.next }))
+    let keys = page.keys.into_iter().map(Key).collect();
+    Ok(Json(Page { keys, next: page.next, at: at.map(|at| at.0.to_string()) }))
 }
 
 /// A page as JSON.
@@ -70,6 +71,10 @@ pub struct Page {
     /// Where the next page begins; `null`: this was the last one.
     #[schema(required = true)]
     next: Option<String>,
+    /// The time that was read, if one was named: with it, not with an age that goes on, the next
+    /// pages are of the same cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
 }
 
 struct Key(Bytes);
