@@ -48,8 +48,8 @@ Commands, one on each line:
 A command may also be written as {up, KEY, VALUE}. or up(KEY, VALUE). % begins a comment.
 
 Keys and values are Erlang terms: foo, 'Foo', 42, 1.5, \"text\", <<\"bytes\">>, <<255>>, [1, 2],
-{a, 1}. They keep their types: [100] is printed as [100], \"d\" as \"d\". A value that another client
-has written is a binary, unless it is the text of a term.
+{a, 1}. They keep their types: [100] is printed as [100], \"d\" as \"d\". A value that another
+client has written is a binary, unless it is the text of a term.
 
 Each command prints its answer on a line. A key that never had a value is nil; one that had none at
 the time of a snapshot_read, but one later, is nil_yet. With several clients each line begins with

@@ -154,8 +154,8 @@ impl Maintenance {
             }
             for route in runtime.routing.routes().iter() {
                 let (looks, usage) = (&mut self.looks, &mut self.usage);
-                let why = Why { is_short_of_memory: self.is_short_of_memory, asks };
-                let look = limit_old_versions(runtime, route, why, looks, usage);
+                let reason = LookReason { is_short_of_memory: self.is_short_of_memory, asks };
+                let look = limit_old_versions(runtime, route, reason, looks, usage);
                 is_busy |= look.is_busy;
                 held.insert(route.keyspace.id, look.held);
             }
@@ -227,7 +227,7 @@ fn checkpoint(runtime: &NodeRuntime, checkpoints: &Mutex<Checkpoints>) -> Result
 
 /// Why safe points are looked at.
 #[derive(Clone, Copy)]
-struct Why {
+struct LookReason {
     /// Old versions may go within the retention.
     is_short_of_memory: bool,
     /// Somebody else may have raised them (`carillon gc`), which nodes without a replica of the
@@ -242,7 +242,7 @@ struct Why {
 fn limit_old_versions(
     runtime: &NodeRuntime,
     route: &Route,
-    why: Why,
+    reason: LookReason,
     looks: &mut BTreeMap<ShardId, ShardLook>,
     sum: &mut Usage,
 ) -> KeyspaceLook {
@@ -278,7 +278,7 @@ fn limit_old_versions(
         current = current.min(engine.safe_point());
         has_old |= usage.old_bytes > 0
             || engine.next_expiry_millis().is_some_and(|e| e <= runtime.clock.millis());
-        if why.is_short_of_memory && !more {
+        if reason.is_short_of_memory && !more {
             wanted = wanted.max(engine.point_to_free(usage.old_bytes / 2));
         }
     }
@@ -286,7 +286,7 @@ fn limit_old_versions(
     let is_short_of_memory = wanted.is_some() && target > current;
     let due = target.millis() >= current.millis() + safe_point::step_millis(retention);
     let rises = due || is_short_of_memory;
-    if has_old && (rises || why.asks) && !runtime.log.facts().full {
+    if has_old && (rises || reason.asks) && !runtime.log.facts().full {
         let raise = SafePointRequest {
             keyspace: route.keyspace.id,
             // What is not to rise is asked for.

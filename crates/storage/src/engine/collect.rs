@@ -240,8 +240,8 @@ impl MemoryEngine {
         }
     }
 
-    /// About how many bytes of old versions collection would free if the safe point were here. Takes
-    /// old versions to be of equal size.
+    /// About how many bytes of old versions collection would free if the safe point were here.
+    /// Takes old versions to be of equal size.
     pub fn bytes_freed_at(&self, point: Timestamp) -> u64 {
         let flushed_bytes: u64 = self.retired.iter().map(|retired| retired.era.live_bytes).sum();
         let old_bytes = self.version_bytes - self.current.live_bytes;
