@@ -27,6 +27,10 @@ pub struct Validation {
     pub measured: f64,
     /// Processors that nodes and load had.
     pub processors: f64,
+    /// Frames between nodes for a request.
+    pub frames: f64,
+    /// Fsyncs of all nodes for a request.
+    pub syncs: f64,
     /// Whether the constants come from runs of this size.
     pub is_calibrated: bool,
 }
@@ -98,12 +102,16 @@ fn one_run(cluster: &Cluster, load: &Load, background: f64) -> Outcome<Run> {
     if measured.failures > 0.0 || measured.count < 1.0 {
         return Err(format!("a run of the model failed: {:?}", measured.kinds).into());
     }
-    let each = |at: usize| (after[at] - before[at]) / measured.count;
-    let cost = (cpu * 1e6 - background * seconds).max(0.0) / measured.count;
+    // The window is longer than the load: connections are opened, counts are asked for. What nodes
+    // do in it without requests is taken away first, and given back for as long as the load was.
+    let each = |at: usize| (after[at] - before[at]) / measured.answered;
+    let requests = (cpu * 1e6 - background * seconds).max(0.0);
+    let cost = requests / measured.answered;
+    let busy = requests / 1e6 + measured.load_cpu;
     Ok(Run {
-        sample: Sample { cost, frames: each(0), load: measured.load_cpu * 1e6 / measured.count },
+        sample: Sample { cost, frames: each(0), load: measured.load_cpu * 1e6 / measured.answered },
         rate: measured.rate,
-        processors: (cpu + measured.load_cpu) / load.seconds,
+        processors: busy / load.seconds + background / 1e6,
         bytes: each(1),
         syncs: each(2),
     })
@@ -180,6 +188,8 @@ pub fn measure(bed: &mut Bed<'_>) -> Outcome<Study> {
         predicted: constants.shared(*op, *nodes as f64, run.processors),
         measured: run.rate,
         processors: run.processors,
+        frames: run.sample.frames,
+        syncs: run.syncs,
         is_calibrated: *nodes == 1 || *nodes == 3,
     };
     let validations = live.iter().map(validation).collect();

@@ -14,7 +14,16 @@
 //! **Frames.** Requests to one peer share a frame as far as they are sent at once. Of *k* that a
 //! node sends at once to N − 1 peers, (N − 1)·(1 − (1 − 1/(N − 1))^k) different peers get one. So
 //! the more peers, the fewer share: frames(N) goes from what was measured to 2, a question and an
-//! answer.
+//! answer. *k* itself grows with the part of requests that do not meet their leader, (N − 1)/N. What
+//! a follower asks its leader for an index shares frames in the same way.
+//!
+//! **The load** takes longer for a request whose reply comes later than those before it: replies of
+//! one pipeline then come in several pieces. So what it takes goes from that of one node to that of
+//! three with the part of requests that do not meet their leader, and on.
+//!
+//! **Fsyncs.** With as many clients for each node, as many writes reach the log of each node at
+//! once, so a write has its part of an fsync in `leader` and `follow`. Live runs say how many fsyncs
+//! a write took.
 //!
 //! **Background.** A node without requests takes `idle` + (N − 1)·`peer` a second: ticks, gossip,
 //! heartbeats.
@@ -51,7 +60,9 @@ pub struct Constants {
     pub frame: f64,
     /// A write at each follower, with its messages and its part of an fsync.
     pub follow: f64,
-    /// What the load itself takes.
+    /// What the load itself takes, of one node.
+    pub load_alone: [f64; 2],
+    /// The same, of three nodes.
     pub load: [f64; 2],
     /// A second of a node that is alone.
     pub idle: f64,
@@ -131,6 +142,7 @@ impl Constants {
             proxy: [0, 1].map(|op| (proxying[op] - frame * framed[op]).max(0.0)),
             frame,
             follow: (follow / (REPLICAS - 1.0)).max(0.0),
+            load_alone: [alone[0].load, alone[1].load],
             load: [three[0].load, three[1].load],
             idle: (low - peer * (few - 1.0)).max(0.0),
             peer,
@@ -138,14 +150,33 @@ impl Constants {
         }
     }
 
+    /// How many of the requests that a node gets it sends to others, beside three nodes.
+    fn away(nodes: f64) -> f64 {
+        (nodes - 1.0) / nodes / AWAY
+    }
+
+    /// What the frames of a request to another node cost.
+    fn framed(&self, nodes: f64) -> f64 {
+        self.frame * frames(nodes - 1.0, self.at_once * Self::away(nodes))
+    }
+
+    /// What a request costs the load.
+    pub fn load(&self, op: Op, nodes: f64) -> f64 {
+        let at = usize::from(op == Op::Write);
+        let more = (self.load[at] - self.load_alone[at]) * Self::away(nodes);
+        (self.load_alone[at] + more).max(0.0)
+    }
+
     /// What a request costs all nodes together.
     pub fn cost(&self, op: Op, nodes: f64) -> f64 {
         let replicas = if nodes < REPLICAS { 1.0 } else { REPLICAS };
         let (follower, stranger) = ((replicas - 1.0) / nodes, 1.0 - replicas / nodes);
-        let framed = self.frame * frames(nodes - 1.0, self.at_once);
+        let framed = self.framed(nodes);
         match op {
             Op::Read => {
-                self.leader[0] + follower * self.index + stranger * (self.proxy[0] + framed)
+                // Frames of three nodes are in `index` already.
+                let index = self.index + (framed - self.framed(3.0)).max(0.0);
+                self.leader[0] + follower * index + stranger * (self.proxy[0] + framed)
             }
             Op::Write => {
                 let proxied = (follower + stranger) * (self.proxy[1] + framed);
@@ -161,9 +192,8 @@ impl Constants {
 
     /// Requests a second, if all nodes and the load share so many processors.
     pub fn shared(&self, op: Op, nodes: f64, processors: f64) -> f64 {
-        let load = self.load[usize::from(op == Op::Write)];
         let left = processors * 1e6 - nodes * self.background(nodes);
-        (left / (self.cost(op, nodes) + load)).max(0.0)
+        (left / (self.cost(op, nodes) + self.load(op, nodes))).max(0.0)
     }
 
     /// Requests a second and node, if each node has so many processors of its own, and the load has
@@ -193,7 +223,8 @@ mod tests {
             proxy: [4.0, 5.0],
             frame: 6.0,
             follow: 9.0,
-            load: [1.0, 2.0],
+            load_alone: [0.7, 2.0],
+            load: [1.0, 2.6],
             idle: 5_000.0,
             peer: 300.0,
             at_once: 8.0,
@@ -203,12 +234,13 @@ mod tests {
     /// What runs of a store with these constants would measure.
     fn runs(of: &Constants) -> Calibration {
         let sample = |cost: f64, frames: f64, op: usize| Sample { cost, frames, load: of.load[op] };
+        let lone = |op: usize| Sample { load: of.load_alone[op], ..sample(of.leader[op], 0.0, op) };
         let proxied = |op: usize, at_once: f64| {
             let frames = frames(2.0, at_once);
             let cost = of.leader[op] + AWAY * (of.proxy[op] + of.frame * frames);
             sample(cost, AWAY * frames, op)
         };
-        let alone = [0, 1].map(|op| sample(of.leader[op], 0.0, op));
+        let alone = [0, 1].map(lone);
         let three = [Op::Read, Op::Write].map(|op| of.cost(op, 3.0));
         Calibration {
             alone,
@@ -233,6 +265,8 @@ mod tests {
             ("idle", planted.idle, found.idle),
             ("peer", planted.peer, found.peer),
             ("at once", planted.at_once, found.at_once),
+            ("load alone", planted.load_alone[0], found.load(Op::Read, 1.0)),
+            ("load of three", planted.load[1], found.load(Op::Write, 3.0)),
         ] {
             assert!((one - two).abs() < 1e-3 * one, "{name}: {one} {two}");
         }
@@ -276,10 +310,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_of_leaders_shares_fewer_frames_with_more_nodes() {
+        let of = Constants { at_once: 40.0, ..planted() };
+        // Three nodes: all that its frames cost is in what was measured.
+        let three = of.leader[0] + of.index * 2.0 / 3.0;
+        assert!((of.cost(Op::Read, 3.0) - three).abs() < 1e-9);
+        let eight = Constants { frame: 0.0, ..of };
+        let more = of.cost(Op::Read, 8.0) - eight.cost(Op::Read, 8.0);
+        let (few, many) = (frames(2.0, 40.0), frames(7.0, 40.0 * (7.0 / 8.0) * 1.5));
+        let expected = 6.0 * (0.25 * (many - few) + 0.625 * many);
+        assert!(many > few && (more - expected).abs() < 1e-9, "{more} {expected}");
+    }
+
+    #[test]
     fn throughput_is_what_costs_leave() {
         let of = planted();
         let alone = of.shared(Op::Write, 1.0, 2.0);
         assert!((alone - (2e6 - 5_000.0) / 22.0).abs() < 1e-6, "{alone}");
+        assert!(of.load(Op::Write, 8.0) > 2.6, "replies come in more pieces");
         assert!(of.per_node(Op::Read, 3.0, 2.0) > of.per_node(Op::Read, 100.0, 2.0));
         assert_eq!(of.per_node(Op::Read, 1e7, 2.0), 0.0, "all of it is background");
     }
