@@ -27,6 +27,8 @@ pub struct Validation {
     pub measured: f64,
     /// Processors that nodes and load had.
     pub processors: f64,
+    /// Microseconds of a request in the nodes, and in the load.
+    pub cost: [f64; 2],
     /// Frames between nodes for a request.
     pub frames: f64,
     /// Fsyncs of all nodes for a request.
@@ -139,7 +141,7 @@ fn disk(dir: &Path) -> Outcome<(f64, f64)> {
 /// # Errors
 /// Nodes cannot be run, or a request failed.
 pub fn measure(bed: &mut Bed<'_>) -> Outcome<Study> {
-    let sizes: &[usize] = bed.pick(&[1, 3], &[1, 3, 4, 5, 6, 8]);
+    let sizes: &[usize] = bed.pick(&[1, 3, 5], &[1, 3, 4, 5, 6, 8]);
     let (rounds, seconds) = bed.pick((1, 0.7), (3, 3.0));
     let idle = Duration::from_secs_f64(bed.pick(1.5, 8.0));
     let disk = disk(Directory::new("fsyncs")?.path())?;
@@ -176,6 +178,7 @@ pub fn measure(bed: &mut Bed<'_>) -> Outcome<Study> {
         alone: [of(1, Op::Read)?.sample, of(1, Op::Write)?.sample],
         away: away.ok_or("a size is missing")?,
         three: [of(3, Op::Read)?.sample, of(3, Op::Write)?.sample],
+        five: [of(5, Op::Read)?.sample, of(5, Op::Write)?.sample],
         flat: [flat[0], flat[1]],
         idle: [idles[0], idles[idles.len() - 1]],
     };
@@ -188,9 +191,10 @@ pub fn measure(bed: &mut Bed<'_>) -> Outcome<Study> {
         predicted: constants.shared(*op, *nodes as f64, run.processors),
         measured: run.rate,
         processors: run.processors,
+        cost: [run.sample.cost, run.sample.load],
         frames: run.sample.frames,
         syncs: run.syncs,
-        is_calibrated: *nodes == 1 || *nodes == 3,
+        is_calibrated: [1, 3, 5].contains(nodes),
     };
     let validations = live.iter().map(validation).collect();
     Ok(Study { constants, runs, bytes, syncs, disk, validations })

@@ -19,8 +19,8 @@ pub(super) fn model(page: &mut Page, study: &Study) {
     let of = &study.constants;
     page.say(
         "A request costs processor time where it is served, for its way between nodes, and, if it \
-         writes, at each follower. The constants come from live runs of one and of three nodes on \
-         this machine (25 connections for each node, 1 and 16 requests under way on each, values \
+         writes, at each follower. The constants come from live runs of one, three and five nodes \
+         on this machine (25 connections for each node, 1 and 16 requests under way on each, values \
          of 100 bytes, durability `sync`); `crates/bench/src/papers/model.rs` has the formulas.",
     );
     let rows = [
@@ -28,13 +28,16 @@ pub(super) fn model(page: &mut Page, study: &Study) {
         ("a read at a follower costs more", of.index, "µs"),
         ("a write at the leader, with its entry and fsync", of.leader[1], "µs"),
         ("a write at each follower, with its messages and fsync", of.follow, "µs"),
-        ("a proxied read, at both nodes", of.proxy[0], "µs"),
-        ("a proxied write, at both nodes", of.proxy[1], "µs"),
+        ("a write that a follower forwards, at both nodes", of.forward[1], "µs"),
+        ("a read from a node without a replica, at both", of.proxy[0], "µs"),
+        ("a write from a node without a replica, at both", of.proxy[1], "µs"),
         ("a frame between nodes, at both ends", of.frame, "µs"),
         ("the load, for a read, of one node", of.load_alone[0], "µs"),
         ("the load, for a write, of one node", of.load_alone[1], "µs"),
         ("the load, for a read, of three", of.load[0], "µs"),
         ("the load, for a write, of three", of.load[1], "µs"),
+        ("the load, for a read, of five", of.load_strangers[0], "µs"),
+        ("the load, for a write, of five", of.load_strangers[1], "µs"),
         ("requests that a node sends to others at once", of.at_once, ""),
         ("an idle node, a second", of.idle, "µs"),
         ("each other node adds to that", of.peer, "µs"),
@@ -53,9 +56,9 @@ pub(super) fn model(page: &mut Page, study: &Study) {
     page.say(
         "Live runs beside the model. *Processors* is what nodes and load had of this machine \
          during the run, since others use it as well; the model divides that by what a request \
-         costs, with what the load itself takes. Sizes 1 and 3 are those that the constants come \
-         from. Frames and fsyncs of all nodes were counted in the run: where the model errs, they \
-         say where to look.",
+         costs, with what the load itself takes. Sizes 1, 3 and 5 are those that the constants \
+         come from. Frames and fsyncs of all nodes were counted in the run: where the model errs, \
+         they say where to look.",
     );
     let rows = study.validations.iter().map(|run| {
         let op = if run.op == Op::Read { "read" } else { "write" };
@@ -66,6 +69,8 @@ pub(super) fn model(page: &mut Page, study: &Study) {
             shown(run.predicted),
             shown(run.measured),
             format!("{:+.0} %", 100.0 * run.error()),
+            format!("{}, {}", shown(of.cost(run.op, run.nodes as f64)), shown(run.cost[0])),
+            format!("{}, {}", shown(of.load(run.op, run.nodes as f64)), shown(run.cost[1])),
             shown(run.frames),
             shown(run.syncs),
             if run.is_calibrated { "constants" } else { "prediction" }.to_owned(),
@@ -79,6 +84,8 @@ pub(super) fn model(page: &mut Page, study: &Study) {
         "model/s",
         "live/s",
         "error",
+        "µs in nodes: model, live",
+        "µs in the load: model, live",
         "frames a request",
         "fsyncs a request",
         "",
