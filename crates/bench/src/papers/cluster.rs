@@ -402,8 +402,8 @@ impl Cluster {
     }
 }
 
-/// The bucket at the split pointer of a linear-hash table: of *n* buckets, of which 2^i or more, the
-/// one numbered n − 2^i. A bucket's start, its bits in reverse, is its number.
+/// The bucket at the split pointer of a linear-hash table: of *n* buckets, of which 2^i or more,
+/// the one numbered n − 2^i. A bucket's start, its bits in reverse, is its number.
 fn next_to_split(shards: &[Value]) -> Option<u64> {
     let pointer = shards.len() as u64 - (1 << shards.len().checked_ilog2()?);
     let number = |shard: &Value| match shard["arc"][0].as_str()? {

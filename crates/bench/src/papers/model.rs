@@ -20,8 +20,8 @@
 //! **Frames.** Requests to one peer share a frame as far as they are sent at once. Of *k* that a
 //! node sends at once to N − 1 peers, (N − 1)·(1 − (1 − 1/(N − 1))^k) different peers get one. So
 //! the more peers, the fewer share: frames(N) goes from what was measured to 2, a question and an
-//! answer. *k* itself grows with the part of requests that do not meet their leader, (N − 1)/N. What
-//! a follower asks its leader for an index shares frames in the same way.
+//! answer. *k* itself grows with the part of requests that do not meet their leader, (N − 1)/N.
+//! What a follower asks its leader for an index shares frames in the same way.
 //!
 //! **The load** takes longer for a request whose reply comes later than those before it: replies of
 //! one pipeline then come in several pieces. So what it takes goes from that of one node to that of
@@ -29,8 +29,8 @@
 //! with the part that meets a stranger.
 //!
 //! **Fsyncs.** With as many clients for each node, as many writes reach the log of each node at
-//! once, so a write has its part of an fsync in `leader` and `follow`. Live runs say how many fsyncs
-//! a write took.
+//! once, so a write has its part of an fsync in `leader` and `follow`. Live runs say how many
+//! fsyncs a write took.
 //!
 //! **Background.** A node without requests takes `idle` + (N − 1)·`peer` a second: ticks, gossip,
 //! heartbeats.

@@ -1,5 +1,5 @@
-//! What the page of 001 says of the cost model: constants, live runs beside predictions, and up to a
-//! thousand nodes.
+//! What the page of 001 says of the cost model: constants, live runs beside predictions, and up to
+//! a thousand nodes.
 
 use chart::{Line, log};
 
@@ -19,9 +19,10 @@ pub(super) fn model(page: &mut Page, study: &Study) {
     let of = &study.constants;
     page.say(
         "A request costs processor time where it is served, for its way between nodes, and, if it \
-         writes, at each follower. The constants come from live runs of one, three and five nodes \
-         on this machine (25 connections for each node, 1 and 16 requests under way on each, values \
-         of 100 bytes, durability `sync`); `crates/bench/src/papers/model.rs` has the formulas.",
+         writes, at each follower. The constants come from live runs of one, three and five \
+         nodes on this machine (25 connections for each node, 1 and 16 requests under way on each, \
+         values of 100 bytes, durability `sync`); `crates/bench/src/papers/model.rs` has the \
+         formulas.",
     );
     let rows = [
         ("a read at the shard's leader", of.leader[0], "µs"),

@@ -1,6 +1,6 @@
-//! Secrets of a greeting: `{env.NAME}` in `target.greeting` is a variable of the environment, on each
-//! host that makes the load. So no password stands in a scenario, and none in results, which hold
-//! the scenario's text and the command line.
+//! Secrets of a greeting: `{env.NAME}` in `target.greeting` is a variable of the environment, on
+//! each host that makes the load. So no password stands in a scenario, and none in results, which
+//! hold the scenario's text and the command line.
 
 use super::RunError;
 use crate::scenario::{Driver, Scenario};

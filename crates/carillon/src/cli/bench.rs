@@ -38,7 +38,8 @@ pub struct BenchArgs {
 pub enum BenchCommand {
     /// List the scenarios that come with the program.
     List,
-    /// Print a scenario; `driver.py`, an example for the driver `exec`; or `schema.json`, for editors.
+    /// Print a scenario; or `driver.py`, an example for the driver `exec`; or `schema.json`, for
+    /// editors.
     Show {
         /// Its name.
         name: String,
