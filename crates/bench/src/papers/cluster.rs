@@ -180,6 +180,7 @@ impl Cluster {
             durability: Some(durability.to_owned()),
             retention_ms,
             replicas: Some(replicas),
+            skip_equal_writes: None,
         })?;
         self.wait_until_at_rest()
     }
@@ -210,6 +211,7 @@ impl Cluster {
             durability: None,
             retention_ms: None,
             replicas: Some(3),
+            skip_equal_writes: None,
         })?;
         let begun = Instant::now();
         loop {

@@ -10,7 +10,7 @@ macro_rules! scenarios {
 }
 
 /// Name and text of each, in the order in which they are listed.
-pub const ALL: [(&str, &str); 24] = scenarios![
+pub const ALL: [(&str, &str); 25] = scenarios![
     "instrument-memory",
     "instrument-null",
     "instrument-depth",
@@ -34,6 +34,7 @@ pub const ALL: [(&str, &str); 24] = scenarios![
     "failover",
     "mixed-pipelines",
     "lua-scripts",
+    "course-mixes",
     "exec",
 ];
 
