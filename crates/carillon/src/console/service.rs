@@ -138,6 +138,7 @@ fn info(sim: &Simulation, keyspace: &keyspace::Keyspace) -> KeyspaceInfo {
         replicas: keyspace.options.replicas,
         shards: its().count() as u64,
         keys: its().map(|shard| shard.keys).sum(),
+        warnings: Vec::new(),
     }
 }
 
