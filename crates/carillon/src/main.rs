@@ -29,6 +29,7 @@ mod recover;
 mod repair_clock;
 mod replay;
 mod route;
+mod script;
 mod sim;
 mod snapshots;
 mod split;
@@ -70,6 +71,7 @@ fn run(command: Command) -> Exit {
         Command::Keys(args) => snapshots::keys(&args),
         Command::Snapshot(args) => snapshots::snapshot(&args),
         Command::Gc(args) => snapshots::gc(&args),
+        Command::Script(args) => script::script(&args),
         Command::Txn(args) => txn::txn(&args),
         Command::Keyspace(args) => keyspaces::run(&args.command),
         Command::Status(args) => status::status(&args),

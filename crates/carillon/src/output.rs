@@ -97,7 +97,8 @@ pub fn with_node(node: &NodeArgs, ask: impl FnOnce(&Client) -> Result<Exit, Clie
     }
 }
 
-fn failed(node: &NodeArgs, error: &ClientError) -> Exit {
+/// Says why a request failed; the exit code.
+pub fn failed(node: &NodeArgs, error: &ClientError) -> Exit {
     if node.json {
         complain_json(&error.to_string(), error.outcome());
     } else {

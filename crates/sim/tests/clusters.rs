@@ -41,6 +41,8 @@ fn all_rules_hold() {
     assert!(sum(|c| c.cached) > 1_000 && sum(|c| c.invalidations) > 300, "clients cache");
     println!("{} leases, {} snapshots", sum(|c| c.leases), sum(|c| c.travels));
     assert!(sum(|c| c.leases) > 50 && sum(|c| c.travels) > 40, "snapshots are read twice");
+    println!("{} reads of snapshots by followers", sum(|c| c.followers_read));
+    assert!(sum(|c| c.followers_read) > 40, "followers answer at past times");
     assert!(sum(|c| c.transfers) > 50, "leaders are told to go");
     println!("{} moves, {} replicas gone", sum(|c| c.moves), sum(|c| c.removals));
     assert!(sum(|c| c.removals) > 3, "replicas move");

@@ -179,6 +179,7 @@ impl Cluster {
             durability: Some(durability.to_owned()),
             retention_ms,
             replicas: Some(replicas),
+            skip_equal_writes: None,
         };
         let begun = Instant::now();
         loop {

@@ -47,6 +47,10 @@ const TICK_NANOS: u64 = 100_000_000;
 const RETRY_NANOS: u64 = 100_000_000;
 /// How long connections may take to open before a phase.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections that a worker opens at once: half of what listeners keep that asked for no more.
+const CONNECTS_MAX: usize = 64;
+/// Between those and the next, for the server to accept them.
+const CONNECT_PAUSE: Duration = Duration::from_millis(2);
 /// Events that are taken at once.
 const EVENTS_MAX: usize = 4096;
 /// Digits of a key's number, so that keys are of one length.

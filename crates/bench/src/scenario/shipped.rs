@@ -9,7 +9,7 @@ macro_rules! scenarios {
 }
 
 /// Name and text of each, in the order in which they are listed.
-pub const ALL: [(&str, &str); 20] = scenarios![
+pub const ALL: [(&str, &str); 21] = scenarios![
     "instrument-memory",
     "instrument-null",
     "instrument-depth",
@@ -29,6 +29,7 @@ pub const ALL: [(&str, &str); 20] = scenarios![
     "failover",
     "mixed-pipelines",
     "lua-scripts",
+    "course-mixes",
     "exec",
 ];
 

@@ -158,6 +158,8 @@ pub struct Replica {
     id: ShardId,
     replica: ReplicaId,
     durability: Durability,
+    /// Whether what it proposes skips writes of what a key has.
+    skips_equal: bool,
     group: Group,
     serving: Arc<Serving>,
     state: Arc<RwLock<ShardState>>,
@@ -234,6 +236,7 @@ impl Replica {
             id,
             replica,
             durability,
+            skips_equal: false,
             group,
             serving,
             state: view,
@@ -328,8 +331,9 @@ impl Replica {
         !self.group.is_leader() || !self.is_sole()
     }
 
-    pub(crate) fn configure(&mut self, durability: Durability) {
-        self.durability = durability;
+    /// Its keyspace is so from now on.
+    pub(crate) fn configure(&mut self, durability: Durability, skips_equal: bool) {
+        (self.durability, self.skips_equal) = (durability, skips_equal);
     }
 
     pub(crate) fn propose(&mut self, origin: Origin, batch: Batch) {

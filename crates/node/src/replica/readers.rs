@@ -236,6 +236,10 @@ impl Replica {
         let known = reader.since <= round.confirmed;
         round.unconfirmed |= !known;
         let may_go = reader.after != 0 && reader.after <= round.applied && known;
+        if may_go {
+            // Promised, and all up to there is applied: who comes later need not ask for it.
+            self.serving.close(reader.settled);
+        }
         may_go && self.release_reader(reader, round, turn, effects)
     }
 

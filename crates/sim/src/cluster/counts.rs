@@ -11,6 +11,8 @@ pub struct Counts {
     pub leases: u64,
     /// See `leases`.
     pub travels: u64,
+    /// Reads at a past time that a replica at hand has answered.
+    pub followers_read: u64,
     /// Versions that clients have cached, and invalidations that they have heard.
     pub cached: u64,
     /// See `cached`.

@@ -106,6 +106,8 @@ named! {
         CollectedLease = "collected-lease",
         /// A read at a past time does not wait for transactions that were prepared below it (G1).
         UnwaitedSnapshot = "unwaited-snapshot",
+        /// A follower answers at a past time that may not be closed there (G2, G17).
+        UnclosedSnapshot = "unclosed-snapshot",
     }
 }
 
@@ -124,6 +126,7 @@ impl Plant {
                 | Self::ForgottenLease
                 | Self::CollectedLease
                 | Self::UnwaitedSnapshot
+                | Self::UnclosedSnapshot
         );
         of_world || self.in_coordinators().is_some()
     }
@@ -135,7 +138,13 @@ impl Plant {
 
     /// Whether it shows in reads of past times only.
     pub fn is_of_snapshots(self) -> bool {
-        matches!(self, Self::ForgottenLease | Self::CollectedLease | Self::UnwaitedSnapshot)
+        matches!(
+            self,
+            Self::ForgottenLease
+                | Self::CollectedLease
+                | Self::UnwaitedSnapshot
+                | Self::UnclosedSnapshot
+        )
     }
 
     /// What it is in coordinators, if it is planted there.
