@@ -24,7 +24,7 @@ use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Wire, kinds};
 use super::{
-    cluster, cluster_version, dev, events, handlers, history, keys, keyspaces, kv, nodes, routes,
+    cluster, cluster_version, dev, events, feed, handlers, history, keys, keyspaces, kv, nodes, routes,
     snapshots, txn,
 };
 
@@ -88,6 +88,7 @@ const PROBLEMS: &str = "x-problems";
         dev::add,
         dev::act,
         history::list,
+        feed::show,
         keyspaces::list,
         keyspaces::create,
         keyspaces::one,

@@ -35,7 +35,7 @@ const SYSTEM: ShardId = ShardId(0);
 const RAISES_MAX: usize = 16;
 
 /// Asks the leaders of all shards of keyspaces for their newest times.
-struct NewestTimes {
+pub(super) struct NewestTimes {
     left: usize,
     newest: Timestamp,
     /// Taken with the first error, or when nothing is left.
@@ -44,7 +44,7 @@ struct NewestTimes {
 
 impl NewestTimes {
     /// Calls `done` with a time at or above all that was acknowledged in these keyspaces by now.
-    fn ask(runtime: &Arc<NodeRuntime>, routes: &[Arc<Route>], done: Done<Timestamp>) {
+    pub(super) fn ask(runtime: &Arc<NodeRuntime>, routes: &[Arc<Route>], done: Done<Timestamp>) {
         // Not by the clock here: it may be far from those of the leaders.
         let newest = Timestamp::ZERO;
         let all = Arc::new(Mutex::new(Self { left: routes.len(), newest, done: Some(done) }));

@@ -48,6 +48,8 @@ pub(crate) fn find(
     }
     let engine = state.engine()?;
     match want {
+        // It gets a time of its own among the readers ([`crate::feed`]).
+        FetchRequest::Changes(_) => return None,
         FetchRequest::Past { at, want } => return past(state, engine, *at, want),
         FetchRequest::Keys { keys, .. } => return versions(state, engine, keys, now, committed),
         FetchRequest::At { key, at } | FetchRequest::History { key, at, .. }
@@ -75,6 +77,7 @@ pub(crate) fn find(
         | FetchRequest::History { .. }
         | FetchRequest::Past { .. }
         | FetchRequest::SafePoints
+        | FetchRequest::Changes(_)
         | FetchRequest::Catalogue { .. } => unreachable!("answered above"),
         // No transaction with a lock here by then is undecided: what it wrote here has its time.
         FetchRequest::Newest { .. } => FetchResult::Newest(now),
