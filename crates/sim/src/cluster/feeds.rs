@@ -146,7 +146,7 @@ impl FeedClients {
                     .collect();
                 let times: BTreeSet<_> = told.iter().flatten().collect();
                 let is_whole =
-                    times.len() <= 1 && told.iter().all(|at| at.is_some() == !times.is_empty());
+                    times.len() <= 1 && told.iter().all(|at| at.is_some() != times.is_empty());
                 if !is_whole {
                     return broken(format!("{:?} was told at {told:?}", txn.ops));
                 }
