@@ -374,6 +374,10 @@ pub struct KeyspaceSpec {
     /// How many nodes hold each of its keys: 1, 3, 5, 7 or 9; the node's default if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u8>,
+    /// Whether a write of the value and expiry that a key has makes no new version; false if not
+    /// given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_equal_writes: Option<bool>,
 }
 
 /// What to change of a keyspace.
@@ -389,6 +393,9 @@ pub struct KeyspaceChange {
     /// How many nodes hold each of its keys from now on: not fewer than now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u8>,
+    /// Whether writes of what a key has make no new version from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_equal_writes: Option<bool>,
 }
 
 /// A keyspace as it is.
@@ -406,6 +413,8 @@ pub struct KeyspaceInfo {
     pub retention_ms: u64,
     /// How many nodes are to hold each of its keys.
     pub replicas: u8,
+    /// Whether writes of what a key has make no new version.
+    pub skip_equal_writes: bool,
     /// How many shards it has.
     pub shards: u64,
     /// How many keys it has.

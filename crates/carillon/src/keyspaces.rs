@@ -17,6 +17,7 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
                 durability: settings.durability.map(word),
                 retention_ms: settings.retention,
                 replicas: settings.replicas,
+                skip_equal_writes: settings.skip_equal_writes,
             };
             with_node(node, |client| {
                 let info = client.keyspace_create(&spec)?;
@@ -36,6 +37,7 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
                 durability: settings.durability.map(word),
                 retention_ms: settings.retention,
                 replicas: settings.replicas,
+                skip_equal_writes: settings.skip_equal_writes,
             };
             with_node(node, |client| {
                 let info = client.keyspace_alter(name, &change)?;

@@ -30,6 +30,7 @@ mod recover;
 mod repair_clock;
 mod replay;
 mod route;
+mod script;
 mod sim;
 mod snapshots;
 mod split;
@@ -72,6 +73,7 @@ fn run(command: Command) -> Exit {
         Command::Snapshot(args) => snapshots::snapshot(&args),
         Command::Gc(args) => snapshots::gc(&args),
         Command::Feed(args) => feed::feed(&args),
+        Command::Script(args) => script::script(&args),
         Command::Txn(args) => txn::txn(&args),
         Command::Keyspace(args) => keyspaces::run(&args.command),
         Command::Status(args) => status::status(&args),

@@ -103,7 +103,7 @@ pub fn with_node(node: &NodeArgs, ask: impl FnOnce(&Client) -> Result<Exit, Clie
     }
 }
 
-/// Says why a request failed.
+/// Says why a request failed; the exit code.
 pub fn failed(node: &NodeArgs, error: &ClientError) -> Exit {
     if node.json {
         complain_json(&error.to_string(), error.outcome());

@@ -268,7 +268,8 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
          /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/metrics, /v1/events, \
          /v1/feed, /v1/keyspaces, \
          /v1/keyspaces/{name}, /v1/keys/{keyspace}, /v1/kv/{keyspace}/{key}, \
-         /v1/history/{keyspace}/{key}, /v1/route/{keyspace}/{key}, /v1/txn, /v1/txn/begin, \
+         /v1/history/{keyspace}/{key}, /v1/route/{keyspace}/{key}, /v1/mget, \
+         /v1/snapshots, /v1/snapshots/{id}, /v1/gc, /v1/txn, /v1/txn/begin, \
          /v1/txn/{id} and \
          /v1/txn/{id}/commit; under `carillon dev` also /v1/dev, /v1/dev/nodes and \
          /v1/dev/nodes/{node}/{start|stop|kill|pause|resume}.",

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::body::{self, HeldBody, Object};
 use super::context::{Context, Shared};
 use super::problem::Problem;
-use super::uri::{decode_text, parameters};
+use super::uri::{name_behind, parameters};
 use crate::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
 
 /// No description of a keyspace is longer.
@@ -111,8 +111,7 @@ pub async fn remove(State(context): State<Shared>, uri: Uri) -> Result<StatusCod
 
 /// The keyspace that a path names. Nothing else about it can be asked.
 fn name(uri: &Uri) -> Result<String, Problem> {
-    let [] = parameters(uri.query(), [])?;
-    decode_text(uri.path().strip_prefix("/v1/keyspaces/").unwrap_or_default())
+    name_behind(uri, "/v1/keyspaces/")
 }
 
 /// A body that must be JSON: a page of another origin cannot send that.

@@ -24,8 +24,8 @@ use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Wire, kinds};
 use super::{
-    cluster, cluster_version, dev, events, feed, handlers, history, keys, keyspaces, kv, nodes, routes,
-    snapshots, txn,
+    cluster, cluster_version, dev, events, feed, handlers, history, keys, keyspaces, kv, nodes,
+    routes, snapshots, txn,
 };
 
 /// Where the document is.

@@ -28,9 +28,7 @@ use std::time::Duration;
 
 pub use error::{ClientError, Outcome, Problem};
 pub use events::EventStream;
-pub use feed::{
-    Changed, Feed, FeedChange, FeedCommit, FeedEvent, FeedOptions, NO_NODE_TIMEOUT,
-};
+pub use feed::{Changed, Feed, FeedChange, FeedCommit, FeedEvent, FeedOptions, NO_NODE_TIMEOUT};
 pub use txn::bytes_of;
 pub use types::{GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions};
 use types::{KeyspaceList, encode};

@@ -149,7 +149,13 @@ impl Endpoint {
         let mut reader = BufReader::new(stream);
         let mut reply = read_head(&mut reader).map_err(failed)?;
         if reply.status == 200 && reply.header("transfer-encoding").is_some() {
-            return Ok(Ok(ChunkReader { reader, text: Vec::new(), start: 0, seen: 0, is_over: false }));
+            return Ok(Ok(ChunkReader {
+                reader,
+                text: Vec::new(),
+                start: 0,
+                seen: 0,
+                is_over: false,
+            }));
         }
         reply.body = read_body(&mut reader, &reply).map_err(failed)?;
         Ok(Err(reply))

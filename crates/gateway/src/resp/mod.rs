@@ -56,9 +56,9 @@ pub use key_events::KeyEventFlags;
 pub use number::{parse_i64, push_i64, push_u64};
 pub use parser::{LINE_BYTES_MAX, Parsed, ProtocolError, RequestLimits, parse};
 pub use request::{
-    Bound, Explain, Gather, KeyspaceRequest, Kill, LibraryRequest, PastRead, PastRequest,
-    RANGE_NEEDS_ORDER, Range, Request, Restore, ScriptCall, ScriptName, ScriptRequest, Transfer,
-    Wait,
+    Bound, CollectRequest, Explain, Gather, KeyspaceRequest, Kill, LibraryRequest, PastRead,
+    PastRequest, RANGE_NEEDS_ORDER, Range, Request, Restore, ScriptCall, ScriptName, ScriptRequest,
+    Transfer, Wait,
 };
 pub use scripted::{
     ScriptedCommand, called_function, called_script, changes_scripts, flushes, is_script,

@@ -11,7 +11,7 @@ use replication::{Entry, HardState, Work};
 use super::{Append, Asker, InFlight, Queued, Replica};
 use crate::event::EventKind;
 use crate::executor::{Caller, Effects, RoundContext, push, report};
-use crate::replica::entry::{Header, Kind, Spent};
+use crate::replica::entry::{self, Header, Kind, Spent};
 use crate::replica::record;
 use crate::replica::state::{Outcome, ShardState};
 use crate::reshape::reroute::answer_applied;
@@ -71,7 +71,8 @@ impl Replica {
     ) -> u64 {
         let timestamp = self.promise.take(clock, index);
         let term = self.group.term();
-        Header { kind, timestamp, term, count }.fill(bytes);
+        let skips_equal = self.skips_equal && kind.has_commands();
+        Header { kind, skips_equal, timestamp, term, count }.fill(bytes);
         term
     }
 
@@ -98,7 +99,7 @@ impl Replica {
             }
             let prefix = record::entry_prefix(entry.index(), entry.term());
             push(&mut effects.records, self.id, record::ENTRY, &[&prefix, entry.data()]);
-            let kind = entry.data().first().copied();
+            let kind = entry::kind_byte(entry.data());
             // All but commands are fsynced at every durability (SAFETY G9). A safe point does not
             // hold up the commands behind it, though: the system shard's record of it is durable
             // already, so that here it is only followed. An empty entry opens a term.

@@ -161,6 +161,8 @@ pub struct Replica {
     id: ShardId,
     replica: ReplicaId,
     durability: Durability,
+    /// Whether what it proposes skips writes of what a key has.
+    skips_equal: bool,
     group: Group,
     serving: Arc<Serving>,
     state: Arc<RwLock<ShardState>>,
@@ -239,6 +241,7 @@ impl Replica {
             id,
             replica,
             durability,
+            skips_equal: false,
             group,
             serving,
             state: view,
@@ -334,8 +337,9 @@ impl Replica {
         !self.group.is_leader() || !self.is_sole()
     }
 
-    pub(crate) fn configure(&mut self, durability: Durability) {
-        self.durability = durability;
+    /// Its keyspace is so from now on.
+    pub(crate) fn configure(&mut self, durability: Durability, skips_equal: bool) {
+        (self.durability, self.skips_equal) = (durability, skips_equal);
     }
 
     pub(crate) fn propose(&mut self, origin: Origin, batch: Batch) {

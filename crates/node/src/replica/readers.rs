@@ -249,7 +249,9 @@ impl Replica {
         turn: &RoundContext<'_>,
         effects: &mut Effects,
     ) -> bool {
-        if reader.awaits_changes && let Some(want) = reader.asker.changes_wanted() {
+        if reader.awaits_changes
+            && let Some(want) = reader.asker.changes_wanted()
+        {
             let at = self.time_of_changes(want, reader.since, turn.now, turn.clock);
             let Some(at) = at else { return false };
             (reader.at, reader.settled, reader.awaits_changes) = (at, at, false);
@@ -261,6 +263,10 @@ impl Replica {
         let known = reader.since <= round.confirmed;
         round.unconfirmed |= !known;
         let may_go = reader.after != 0 && reader.after <= round.applied && known;
+        if may_go {
+            // Promised, and all up to there is applied: who comes later need not ask for it.
+            self.serving.close(reader.settled);
+        }
         may_go && self.release_reader(reader, round, turn, effects)
     }
 

@@ -45,8 +45,8 @@ mod fetched;
 mod find;
 
 pub use fetched::FetchedData;
-pub use find::history;
 pub(crate) use find::{find, is_owned};
+pub use find::{history, past_here};
 
 /// Bytes of keys and values beyond which an answer is cut; one value may be larger.
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -88,7 +88,7 @@ pub enum FetchRequest {
         changes_max: u64,
     },
     /// What a question has for an answer at a past time, in one piece: `Keys`, `Scan`, `Numbers` or
-    /// `Range`.
+    /// `Range`. Or `Newest`: that time, when nothing is written at or below it any more.
     Past {
         /// The time.
         at: Timestamp,
@@ -519,7 +519,8 @@ impl FetchResult {
 }
 
 impl HeldVersion {
-    fn of(version: &Version<'_>) -> Self {
+    /// A copy of a version.
+    pub fn of(version: &Version<'_>) -> Self {
         let Version { value, expiry_ms, timestamp } = *version;
         Self { value: value.into(), expiry_ms, timestamp }
     }

@@ -36,7 +36,7 @@ use super::NodeApi;
 use super::keys;
 use super::past;
 use super::reads::fetch;
-use super::snapshots::NewestTimes;
+use super::snapshots::newest_time;
 use crate::runtime::boot_nanos;
 
 /// Feeds that a node serves.
@@ -147,7 +147,7 @@ pub(super) fn begin(api: &NodeApi, asked: FeedRequest, wake: Wake, done: Done<Fe
             let then = move |at: Result<Timestamp, ApiError>| {
                 done(at.map(|at| start(this, permit, asked, wake, id, (at, None))));
             };
-            NewestTimes::ask(&api.runtime, &[route], Box::new(then));
+            newest_time(&api.runtime, &[route], Box::new(then));
         }
         (at, true) => {
             let keyspaces = vec![asked.keyspace.clone()];

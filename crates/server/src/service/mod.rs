@@ -134,6 +134,7 @@ impl NodeApi {
             durability: keyspace.options.durability.into(),
             retention_ms: keyspace.options.retention_ms,
             replicas: keyspace.options.replicas,
+            skip_equal_writes: keyspace.options.skips_equal,
             shards: route.map_or(keyspace.shards.len(), |route| route.shards().len()) as u64,
             keys: route
                 .map_or(0, |route| scan::size(route, &scan::ScanScope::unchecked(route, now))),
@@ -300,6 +301,7 @@ impl NodeService for NodeApi {
             durability: durability.into(),
             retention_ms: spec.retention_ms.unwrap_or(self.config.retention_ms),
             replicas: spec.replicas.unwrap_or(self.config.replicas_at(durability)),
+            skips_equal: spec.skip_equal_writes.unwrap_or(false),
         };
         let name = spec.name;
         let op = CatalogueOp::Create { name: &name, options };
@@ -311,6 +313,7 @@ impl NodeService for NodeApi {
             durability: change.durability.map(Into::into),
             retention_ms: change.retention_ms,
             replicas: change.replicas,
+            skips_equal: change.skip_equal_writes,
         };
         self.change(&CatalogueOp::Alter { name, change }, done);
     }

@@ -106,6 +106,8 @@ named! {
         CollectedLease = "collected-lease",
         /// A read at a past time does not wait for transactions that were prepared below it (G1).
         UnwaitedSnapshot = "unwaited-snapshot",
+        /// A follower answers at a past time that may not be closed there (G2, G17).
+        UnclosedSnapshot = "unclosed-snapshot",
         /// The resolved time of a shard does not stay below prepared transactions (G23).
         RunawayResolved = "runaway-resolved",
         /// A feed loses what a half of a split shard had still to tell (G23).
@@ -128,6 +130,7 @@ impl Plant {
                 | Self::ForgottenLease
                 | Self::CollectedLease
                 | Self::UnwaitedSnapshot
+                | Self::UnclosedSnapshot
                 | Self::RunawayResolved
                 | Self::SkippedAtSplit
         );
@@ -141,7 +144,13 @@ impl Plant {
 
     /// Whether it shows in reads of past times only.
     pub fn is_of_snapshots(self) -> bool {
-        matches!(self, Self::ForgottenLease | Self::CollectedLease | Self::UnwaitedSnapshot)
+        matches!(
+            self,
+            Self::ForgottenLease
+                | Self::CollectedLease
+                | Self::UnwaitedSnapshot
+                | Self::UnclosedSnapshot
+        )
     }
 
     /// Whether it shows in change feeds only.

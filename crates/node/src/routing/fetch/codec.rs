@@ -158,7 +158,7 @@ impl FetchRequest {
                 let at = Timestamp(reader.u64()?);
                 let bad = DecodeError::Field { what: "what is wanted of a past time" };
                 // Before it is read: none may stand in another.
-                if !matches!(reader.rest().first(), Some(0 | 4 | 5 | 9)) {
+                if !matches!(reader.rest().first(), Some(0 | 4 | 5 | 9 | 15)) {
                     return Err(bad);
                 }
                 FetchRequest::Past { at, want: Box::new(Self::decode(reader)?) }
