@@ -31,6 +31,7 @@ mod keys;
 mod metrics;
 mod metrics_summary;
 pub mod nearest;
+mod prove;
 mod routes;
 mod snapshots;
 mod txn;
@@ -57,6 +58,7 @@ pub use history::{HISTORY_PAGE_MAX, History, HistoryQuery, KeyChange};
 pub use keys::{KEYS_PAGE_MAX, KeysPage, KeysQuery};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
 pub use metrics_summary::{HistogramSummary, MetricsSummary, NodeMetrics};
+pub use prove::{FailingSet, PROVE_SHARDS_MAX, Survivability, Survive};
 pub use routes::{RouteStatus, RouteStep};
 pub use snapshots::{
     AHEAD_MS_MAX, GET_MANY_KEYS_MAX, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec,
@@ -419,6 +421,9 @@ pub struct KeyspaceInfo {
     pub shards: u64,
     /// How many keys it has.
     pub keys: u64,
+    /// What to know of it; only in answers to `POST` and `PATCH`, and only if there is something.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A part of the API that not every server has.
@@ -432,6 +437,8 @@ pub enum Surface {
     Keys,
     /// `/v1/history`: the changes of a key.
     History,
+    /// `/v1/prove`: what the cluster may lose.
+    Prove,
     /// `/v1/dev`: the nodes of `carillon dev`.
     Dev,
     /// `/v1/sim`: the cluster is simulated.
@@ -446,6 +453,7 @@ impl Surface {
             Surface::Cluster => "cluster",
             Surface::Keys => "keys",
             Surface::History => "history",
+            Surface::Prove => "prove",
             Surface::Dev => "dev",
             Surface::Sim => "sim",
         }
@@ -505,7 +513,7 @@ pub struct Status {
     /// What to know before relying on this node.
     pub warnings: Vec<String>,
     /// Parts of the API that not every server has, and this one has: `events`, `cluster` (answers
-    /// for all nodes), `keys`, `history`, `dev`, `sim`.
+    /// for all nodes), `keys`, `history`, `prove`, `dev`, `sim`.
     #[serde(default)]
     #[schema(required = true)]
     pub surfaces: Vec<String>,

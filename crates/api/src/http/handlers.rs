@@ -20,7 +20,7 @@ use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
 use super::{
     cluster, cluster_version, console, dev, events, extension, feed, history, keys, keyspaces, kv,
-    linger, nodes, openapi, preconditions, routes, snapshots, txn,
+    linger, nodes, openapi, preconditions, prove, routes, snapshots, txn,
 };
 use crate::{Status, Surface};
 
@@ -63,6 +63,7 @@ fn routes() -> Routes {
         .route(EVENTS, get(events::show))
         .route(FEED, get(feed::show))
         .route("/v1/decisions", get(cluster::decisions))
+        .route("/v1/prove", get(prove::prove))
         .route("/v1/metrics", get(cluster::metrics))
         .route("/v1/dev", get(dev::show))
         .route("/v1/dev/nodes", post(dev::add))
@@ -265,8 +266,8 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
         "There are / (the console), /openapi.json, /health/live, /health/ready, /metrics, \
          /v1/status, /v1/nodes, \
          /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, \
-         /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/metrics, /v1/events, \
-         /v1/feed, /v1/keyspaces, \
+         /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/prove, /v1/metrics, \
+         /v1/events, /v1/feed, /v1/keyspaces, \
          /v1/keyspaces/{name}, /v1/keys/{keyspace}, /v1/kv/{keyspace}/{key}, \
          /v1/history/{keyspace}/{key}, /v1/route/{keyspace}/{key}, /v1/mget, \
          /v1/snapshots, /v1/snapshots/{id}, /v1/gc, /v1/txn, /v1/txn/begin, \

@@ -106,6 +106,7 @@ pub mod openapi;
 mod origin;
 mod preconditions;
 pub mod problem;
+mod prove;
 mod reply_room;
 mod routes;
 mod server;

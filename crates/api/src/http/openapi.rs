@@ -25,7 +25,7 @@ use utoipa::{Modify, OpenApi, ToSchema};
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Wire, kinds};
 use super::{
     cluster, cluster_version, dev, events, feed, handlers, history, keys, keyspaces, kv, nodes,
-    routes, snapshots, txn,
+    prove, routes, snapshots, txn,
 };
 
 /// Where the document is.
@@ -82,6 +82,7 @@ const PROBLEMS: &str = "x-problems";
         cluster_version::raise,
         events::show,
         cluster::decisions,
+        prove::prove,
         cluster::metrics,
         nodes::drain,
         dev::show,

@@ -45,6 +45,7 @@ fn info(spec: KeyspaceSpec, id: u32) -> KeyspaceInfo {
         skip_equal_writes: spec.skip_equal_writes.unwrap_or(false),
         shards: 8,
         keys: 0,
+        warnings: Vec::new(),
     }
 }
 
@@ -352,6 +353,7 @@ impl NodeService for Fake {
             leaders: id,
             data_bytes: 2048,
             requests_per_second: 0,
+            follower_reads_per_second: 0,
             slow_disk: false,
             joined_at_ms: START_MILLIS + id,
             drain_rate: None,

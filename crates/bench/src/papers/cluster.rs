@@ -211,6 +211,7 @@ impl Cluster {
             durability: None,
             retention_ms: None,
             replicas: Some(3),
+            skip_equal_writes: None,
         })?;
         let begun = Instant::now();
         loop {

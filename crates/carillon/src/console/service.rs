@@ -139,6 +139,7 @@ fn info(sim: &Simulation, keyspace: &keyspace::Keyspace) -> KeyspaceInfo {
         skip_equal_writes: keyspace.options.skips_equal,
         shards: its().count() as u64,
         keys: its().map(|shard| shard.keys).sum(),
+        warnings: Vec::new(),
     }
 }
 

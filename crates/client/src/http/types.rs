@@ -115,6 +115,9 @@ pub struct KeyspaceInfo {
     pub shards: u64,
     /// How many keys it has.
     pub keys: u64,
+    /// What to know of it, as a creation or a change answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 #[derive(Deserialize)]

@@ -256,6 +256,9 @@ impl Replica {
     ) -> Outcome {
         let mut changed = self.observer();
         let mut state = self.state.write();
+        // Who is no member any more has its place until then.
+        let settled =
+            (is_settle(entry) && self.group.is_leader()).then(|| state.descriptor.replicas.clone());
         let outcome = match right {
             None => state.apply_observed(entry, replies, &mut changed),
             Some(right) => {
@@ -267,6 +270,9 @@ impl Replica {
             let leads = self.group.is_leader() && entry.term() == self.group.term();
             let digesting = self.checks.begin(self.replica, leads, &self.state, &mut state);
             effects.digests.extend(digesting);
+        }
+        if let Some(before) = settled {
+            self.report_member_change(&before, &state.descriptor.replicas, effects);
         }
         if let Outcome::Members(step) = &outcome {
             let members = self.group.change(&step.change).clone();
@@ -355,7 +361,13 @@ impl Replica {
 
 /// Whether an entry is a step of a change of members, its end among them.
 fn is_of_change(entry: &Entry) -> bool {
-    entry.is_change() || entry.data().first() == Some(&(Kind::Settle as u8))
+    entry.is_change() || is_settle(entry)
+}
+
+/// Whether an entry ends a change of members.
+#[inline]
+fn is_settle(entry: &Entry) -> bool {
+    entry.data().first() == Some(&(Kind::Settle as u8))
 }
 
 /// A follower's clock goes above what it is sent, so that it may lead next (SAFETY G2).

@@ -138,6 +138,7 @@ impl NodeApi {
             shards: route.map_or(keyspace.shards.len(), |route| route.shards().len()) as u64,
             keys: route
                 .map_or(0, |route| scan::size(route, &scan::ScanScope::unchecked(route, now))),
+            warnings: Vec::new(),
         }
     }
 

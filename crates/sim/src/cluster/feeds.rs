@@ -24,7 +24,7 @@ use node::routing::fetch::FetchResult;
 use storage::engine::ReadResult;
 
 use super::multi_shard::{SNAPSHOT_KEYS, WIDE, list_of};
-use super::{Options, Plant, World};
+use super::{Options, Plant, TICK_MS, World};
 use crate::check::Violation;
 use crate::check::serial::{ObservedTxn, Op, Outcome};
 use crate::rng::Rng;
@@ -195,6 +195,12 @@ impl World {
     /// The clients at a node do what they can; called once a millisecond while it runs.
     pub(super) fn run_feeds(&mut self, at: usize) -> Result<(), Violation> {
         let Some(mut all) = self.feeds.take() else { return Ok(()) };
+        if self.now_ms.is_multiple_of(TICK_MS)
+            && let Some(machine) = &self.node_slots[at].machine
+        {
+            // As a server's ticker does: time goes on at nodes that nobody asks.
+            machine.now();
+        }
         let mut verdict = Ok(());
         for number in 0..all.clients.len() {
             let is_down = self.node_slots[all.clients[number].at].machine.is_none();
