@@ -140,6 +140,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/feed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The changes of a keyspace, as they are committed: a stream of server-sent events. */
+        get: operations["feed"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/gc": {
         parameters: {
             query?: never;
@@ -2726,6 +2743,122 @@ export interface operations {
                 };
             };
             /** @description `stopping`, `too-many-viewers`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    feed: {
+        parameters: {
+            query?: {
+                /** @description Its name; `0`, if none is named. */
+                keyspace?: string;
+                /** @description Only keys that begin so. */
+                prefix?: string;
+                /** @description Only this key. */
+                key?: string;
+                /** @description Only keys at or above this one. */
+                from?: string;
+                /** @description Only keys below this one. */
+                to?: string;
+                /** @description Changes above this token or time, or `now`. */
+                since?: string;
+                /** @description First the values that keys have then. */
+                snapshot?: boolean;
+                /** @description With the values before. */
+                before?: boolean;
+                /** @description How bytes are written. */
+                format?: "json" | "raw";
+            };
+            header?: {
+                /** @description As `since`, and goes first. */
+                "last-event-id"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events, each a JSON object. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description `bad-request`, `in-future`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `below-safe-point`. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `no-answer`, `stopping`, `too-many-viewers`. */
             503: {
                 headers: {
                     /** @description Seconds to wait before it is sent again. */

@@ -23,6 +23,7 @@ pub mod dev;
 mod drain;
 mod error;
 pub mod events;
+pub mod feeds;
 mod history;
 pub mod http;
 pub mod inquiry;
@@ -65,6 +66,7 @@ pub use snapshots::{
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 
 use events::{Wake, WatchRequest, Watching};
+use feeds::{FeedRequest, Feeding};
 use overlay::LookupChoice;
 
 /// Called once with the answer, from any thread. If it is dropped uncalled, the client gets the
@@ -201,6 +203,10 @@ pub trait NodeService: Send + Sync + 'static {
     /// [`ApiError::NoKeyspace`], [`ApiError::TooManyViewers`], [`ApiError::VersionRefused`] if not
     /// all nodes can tell their events, [`ApiError::Stopping`].
     fn watch(&self, asked: &WatchRequest, wake: Wake) -> Result<Watching, ApiError>;
+    /// Begins a change feed. `wake` is called when there is something to take.
+    fn feed(&self, _asked: FeedRequest, _wake: Wake, done: Done<Feeding>) {
+        done(Err(no_snapshots()));
+    }
     /// What the node counts.
     fn metrics(&self) -> Metrics;
     /// The same, in short.

@@ -30,6 +30,12 @@ pub fn screen(text: &str) -> bool {
         && out.flush().is_ok()
 }
 
+/// Writes a piece of a long output. Whether it could be written: if not, the reader is gone.
+pub fn piece(text: &str) -> bool {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).is_ok() && out.flush().is_ok()
+}
+
 /// Writes a line.
 pub fn line(text: &str) -> Exit {
     write(&[text.as_bytes(), b"\n"])

@@ -295,6 +295,9 @@ impl Replica {
             self.promise.lead();
             self.serving.raise_floor(clock.now());
         }
+        if let (Some(log), Some(changed)) = (&mut self.change_log, &changed) {
+            log.note(changed, &state);
+        }
         drop(state);
         if let Some(changed) = changed.filter(|changed| !changed.is_empty()) {
             self.tell_changed(&changed, effects);

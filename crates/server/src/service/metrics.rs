@@ -78,6 +78,7 @@ impl NodeApi {
         let help = "Lookup messages from other nodes that this node dropped: its queue was full.";
         out.counter("carillon_lookups_dropped_total", help, self.runtime.control.lookups_dropped());
         super::event_metrics::events(&mut out, &self.runtime.events);
+        super::event_metrics::feeds(&mut out, &self.feeds);
         messages(&mut out, self.runtime.pubsub.counters());
         scripts(&mut out, &self.runtime.scripts);
         memory(&mut out, &self.runtime.memory);

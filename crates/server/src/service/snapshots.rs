@@ -124,6 +124,15 @@ impl AskedLeaders {
     }
 }
 
+/// Calls `done` with a time at or above all that was acknowledged in these keyspaces by now.
+pub(super) fn newest_time(
+    runtime: &Arc<NodeRuntime>,
+    routes: &[Arc<Route>],
+    done: Done<Timestamp>,
+) {
+    AskedLeaders::ask(runtime, routes, Question::Newest, done);
+}
+
 impl NodeApi {
     /// The routes of keyspaces by name; of all, if none is named.
     fn routes_of(&self, names: &[String]) -> Result<Vec<Arc<Route>>, ApiError> {

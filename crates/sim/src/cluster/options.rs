@@ -108,6 +108,10 @@ named! {
         UnwaitedSnapshot = "unwaited-snapshot",
         /// A follower answers at a past time that may not be closed there (G2, G17).
         UnclosedSnapshot = "unclosed-snapshot",
+        /// The resolved time of a shard does not stay below prepared transactions (G23).
+        RunawayResolved = "runaway-resolved",
+        /// A feed loses what a half of a split shard had still to tell (G23).
+        SkippedAtSplit = "skipped-at-split",
     }
 }
 
@@ -127,6 +131,8 @@ impl Plant {
                 | Self::CollectedLease
                 | Self::UnwaitedSnapshot
                 | Self::UnclosedSnapshot
+                | Self::RunawayResolved
+                | Self::SkippedAtSplit
         );
         of_world || self.in_coordinators().is_some()
     }
@@ -145,6 +151,11 @@ impl Plant {
                 | Self::UnwaitedSnapshot
                 | Self::UnclosedSnapshot
         )
+    }
+
+    /// Whether it shows in change feeds only.
+    pub fn is_of_feeds(self) -> bool {
+        matches!(self, Self::RunawayResolved | Self::SkippedAtSplit)
     }
 
     /// What it is in coordinators, if it is planted there.

@@ -48,6 +48,7 @@
 //! restore, [`MemoryEngine::point_to_free`] is rough until the next [`MemoryEngine::collect`].
 //! Bytes are those asked of the allocator, which rounds up.
 
+mod changes;
 mod collect;
 #[cfg(test)]
 mod conformance;
@@ -69,6 +70,7 @@ use std::collections::VecDeque;
 
 use keyspace::{Cut, HashedKey, KeyHasher, Timestamp};
 
+pub use changes::{ChangesCursor, KeyChange};
 pub use contract::{Engine, Visit};
 pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump, retime_dump};
 pub use era::ExpiryUsage;

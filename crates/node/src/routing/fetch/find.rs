@@ -48,6 +48,8 @@ pub(crate) fn find(
     }
     let engine = state.engine()?;
     match want {
+        // It gets a time of its own among the readers ([`crate::feed`]).
+        FetchRequest::Changes(_) => return None,
         FetchRequest::Past { at, want } => return past(state, engine, *at, want),
         FetchRequest::Keys { keys, .. } => return versions(state, engine, keys, now, committed),
         FetchRequest::At { key, at } | FetchRequest::History { key, at, .. }
@@ -111,7 +113,8 @@ fn piece(engine: &MemoryEngine, want: &FetchRequest, time: Timestamp) -> Option<
         | FetchRequest::Catalogue { .. }
         | FetchRequest::Size { .. }
         | FetchRequest::Random { .. }
-        | FetchRequest::Track { .. } => None,
+        | FetchRequest::Track { .. }
+        | FetchRequest::Changes(_) => None,
     }
 }
 
