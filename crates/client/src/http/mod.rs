@@ -17,6 +17,7 @@
 
 mod error;
 mod events;
+mod feed;
 mod held_lock;
 mod locks;
 mod snapshots;
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 pub use error::{ClientError, Outcome, Problem};
 pub use events::EventStream;
+pub use feed::{Changed, Feed, FeedChange, FeedCommit, FeedEvent, FeedOptions, NO_NODE_TIMEOUT};
 pub use held_lock::{HeldLock, LockState};
 pub use locks::LockInfo;
 pub use topics::TopicPlace;
