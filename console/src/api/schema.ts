@@ -1041,6 +1041,11 @@ export interface components {
         KeyState: "value" | "nil" | "nil-yet";
         /** @description A page as JSON. */
         KeysPage: {
+            /**
+             * @description The time that was read, if one was named: with it, not with an age that goes on, the next
+             *     pages are of the same cut.
+             */
+            at?: string | null;
             /** @description Its keys: maybe none, though there are more behind it. */
             keys: components["schemas"]["Text"][];
             /** @description Where the next page begins; `null`: this was the last one. */
@@ -1059,6 +1064,8 @@ export interface components {
              * @description How long replaced versions stay readable from now on.
              */
             retention_ms?: number | null;
+            /** @description Whether writes of what a key has make no new version from now on. */
+            skip_equal_writes?: boolean | null;
         };
         /** @description A keyspace as it is. */
         KeyspaceInfo: {
@@ -1093,6 +1100,8 @@ export interface components {
              * @description How many shards it has.
              */
             shards: number;
+            /** @description Whether writes of what a key has make no new version. */
+            skip_equal_writes: boolean;
         };
         /** @description The answer of `GET /v1/keyspaces`: an object, so that later versions can add fields. */
         KeyspaceList: {
@@ -1115,6 +1124,11 @@ export interface components {
              * @description How long replaced versions stay readable; the node's default if not given.
              */
             retention_ms?: number | null;
+            /**
+             * @description Whether a write of the value and expiry that a key has makes no new version; false if not
+             *     given.
+             */
+            skip_equal_writes?: boolean | null;
         };
         /** @description One listener. */
         ListenerStatus: {
@@ -1537,6 +1551,11 @@ export interface components {
         SafePointInfo: {
             /** @description What holds it. */
             held_by: components["schemas"]["SafePointHold"];
+            /**
+             * Format: uint64
+             * @description About how many of these only the snapshot holds: they go when it is released.
+             */
+            held_bytes?: number;
             /** @description The keyspace's name. */
             keyspace: string;
             /**
