@@ -238,8 +238,8 @@ fn what_others_finish_of_a_killed_coordinator_is_seen_to_end() {
     assert!(seen.count(is_whole) > 0, "others take over what was seen from its beginning");
 }
 
-/// Many clients of one coordinator write the same keys: it asks shards one after the other. So it is
-/// killed between two of them, and all shards that it has asked by then find that out.
+/// Many clients of one coordinator write the same keys: it asks shards one after the other. So it
+/// is killed between two of them, and all shards that it has asked by then find that out.
 #[test]
 fn locks_of_a_coordinator_that_is_killed_between_prepares_in_order_go() {
     let mut cluster = Cluster::start(PROGRAM, "sampled_in_order", 3, &[], &["0"]);
