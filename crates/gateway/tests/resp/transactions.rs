@@ -195,7 +195,7 @@ fn connection_that_reads_a_past_time_reads_nothing_else_and_writes_nothing() {
         ("TTL a", "Past(PastRequest { moment: At(0.5), read: Keys(Ttl"),
         ("STATE a", "Past(PastRequest { moment: At(0.5), read: State("),
         ("DBSIZE", "Past(PastRequest { moment: At(0.5), read: Keyspace(Size)"),
-        ("AT 7 GET a", "Past(PastRequest { moment: At(Timestamp(7)), read: Keys(Get("),
+        ("AT 7 GET a", "Past(PastRequest { moment: At(0.7), read: Keys(Get("),
         ("SET a 1", "-ERR SET cannot run at a past time"),
         ("DEL a b", "-ERR DEL cannot run at a past time"),
         ("EXPIRE a 5", "-ERR EXPIRE cannot run at a past time"),
@@ -214,7 +214,7 @@ fn connection_that_reads_a_past_time_reads_nothing_else_and_writes_nothing() {
     }
     // A transaction is of its time, too.
     assert_eq!(told(&mut session, &["MULTI", "GET a", "EXEC"]), ["+OK", "+QUEUED", "Exec"]);
-    assert_eq!(session.queued_at(), Some(Moment::At(0.5)));
+    assert_eq!(session.queued_at(), Some(Moment::At(Timestamp(5))));
     assert_eq!(told(&mut session, &["RESET"]), ["Reset"]);
     assert_eq!(session.reads_at(), None);
     let refused = told(&mut session, &["STATE a"]).pop().unwrap();
