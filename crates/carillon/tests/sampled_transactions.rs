@@ -194,7 +194,7 @@ fn few_samples_show_whole_transactions_of_all_coordinators() {
         }
         let ends = EndsClients(&is_over);
         // Each step would be more than a viewer of so few could get.
-        let mut events = watch(&cluster.nodes[0], 30);
+        let mut events = watch(&cluster.nodes[0], 3);
         let mut seen = Transactions::default();
         read_until(&mut events, &mut seen, &ids, 1);
         drop(ends);
