@@ -30,7 +30,7 @@ fn accounts(node: &Node, at: &str) -> Vec<i64> {
         match node.client().get_many(KEYSPACE, &keys, Some(at)) {
             Ok(found) => Some(found),
             Err(ClientError::Refused(problem) | ClientError::BadRequest(problem))
-                if problem.kind != "busy" =>
+                if problem.kind != "busy" && problem.kind != "no-answer" =>
             {
                 panic!("{at} at {}: {problem:?}", node.name)
             }
