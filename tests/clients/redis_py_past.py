@@ -53,7 +53,7 @@ def written(key):
 
 def connection():
     """CLIENT AT: all that is read is of that time, nothing is written, until OFF."""
-    key = "past:py:connection"
+    key = f"past:py:connection:{time.time_ns()}"
     at = written(key)
     for number, protocol in enumerate((2, 3, 2)):
         r = client(number, protocol)
@@ -65,8 +65,10 @@ def connection():
         same(b"nil_yet", r.execute_command("STATE", key + ":later"))
         refused("SET cannot run at a past time", r.set, key, "never")
         refused("EVAL cannot run at a past time", r.eval, "return 1", 0)
-        with r.pipeline(transaction=True) as pipe:
-            same([b"before", 1], pipe.get(key).exists(key).execute())
+        # A pipeline would take another connection.
+        for words in (["MULTI"], ["GET", key], ["EXISTS", key]):
+            r.execute_command(*words)
+        same([b"before", 1], r.execute_command("EXEC"))
         r.execute_command("CLIENT", "AT", "OFF")
         same(b"after", r.get(key))
         r.close()
@@ -74,7 +76,7 @@ def connection():
 
 def transaction():
     """MULTI that begins with AT."""
-    key = "past:py:transaction"
+    key = f"past:py:transaction:{time.time_ns()}"
     at = written(key)
     for number, protocol in enumerate((2, 3, 3)):
         r = client(number, protocol)

@@ -100,6 +100,15 @@ fn write(mut connection: Connection, client: usize, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) && connection.ask_line(&line).is_ok() {}
 }
 
+/// Ends the clients also when the test fails: their scope waits for them.
+struct EndsClients<'a>(&'a AtomicBool);
+
+impl Drop for EndsClients<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Writes through another node what the clients of a killed one have written: that takes the locks
 /// of all these keys, so none of the dead coordinator's is left.
 #[track_caller]
@@ -183,11 +192,12 @@ fn few_samples_show_whole_transactions_of_all_coordinators() {
             let (connection, is_over) = (node.connect(), &is_over);
             scope.spawn(move || write(connection, client, is_over));
         }
+        let ends = EndsClients(&is_over);
         // Each step would be more than a viewer of so few could get.
         let mut events = watch(&cluster.nodes[0], 3);
         let mut seen = Transactions::default();
-        read_until(&mut events, &mut seen, &ids, 2);
-        is_over.store(true, Ordering::Relaxed);
+        read_until(&mut events, &mut seen, &ids, 1);
+        drop(ends);
         seen.settle(&mut events);
         let ended = |one: &Seen| one.phases.iter().any(|phase| phase == "finished");
         let begun = |one: &Seen| one.phases.iter().any(|phase| phase == "prepare");
@@ -216,6 +226,7 @@ fn what_others_finish_of_a_killed_coordinator_is_seen_to_end() {
             let (connection, is_over) = (cluster.nodes[2].connect(), &is_over);
             scope.spawn(move || write(connection, client, is_over));
         }
+        let _ends = EndsClients(&is_over);
         read_until(&mut events, &mut seen, &ids[2..], 20);
         // The clients end with their connections.
         killed_ms = now_ms();
@@ -238,8 +249,8 @@ fn what_others_finish_of_a_killed_coordinator_is_seen_to_end() {
     assert!(seen.count(is_whole) > 0, "others take over what was seen from its beginning");
 }
 
-/// Many clients of one coordinator write the same keys: it asks shards one after the other. So it is
-/// killed between two of them, and all shards that it has asked by then find that out.
+/// Many clients of one coordinator write the same keys: it asks shards one after the other. So it
+/// is killed between two of them, and all shards that it has asked by then find that out.
 #[test]
 fn locks_of_a_coordinator_that_is_killed_between_prepares_in_order_go() {
     let mut cluster = Cluster::start(PROGRAM, "sampled_in_order", 3, &[], &["0"]);
@@ -252,6 +263,7 @@ fn locks_of_a_coordinator_that_is_killed_between_prepares_in_order_go() {
             let (connection, is_over) = (cluster.nodes[2].connect(), &is_over);
             scope.spawn(move || write(connection, 0, is_over));
         }
+        let _ends = EndsClients(&is_over);
         let until = Instant::now() + TEST_TIMEOUT;
         while seen.count(|one| one.is_in_order && one.coordinator == ids[2]) < 20 {
             match events.next_within(until.saturating_duration_since(Instant::now())) {

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 
 const nodes = process.argv[2].split(",").map((address) => address.split(":"));
-const key = "past:io";
+const key = `past:io:${Date.now()}`;
 let failed = false;
 
 async function check(name, test) {

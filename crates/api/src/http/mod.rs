@@ -94,8 +94,8 @@
 //! A page in a browser must not reach a node on the same machine. While the listener is loopback,
 //! requests whose `Host` is a name other than `localhost` are refused (DNS rebinding). Requests
 //! that change something, and the streams of events and changes, are refused to pages of other
-//! sites (`origin`). Requests that change keyspaces or nodes must have the type `application/json`, which a page of another
-//! origin may not send.
+//! sites (`origin`). Requests that change keyspaces or nodes must have the type `application/json`,
+//! which a page of another origin may not send.
 //!
 //! It does not know how commands run ([`crate::NodeService`]). Caveat: a request line holds at most
 //! 65 534 bytes, so keys near 64 KiB, or with many bytes to encode, do not fit in one.

@@ -187,15 +187,15 @@ fn transaction_that_begins_with_at_reads_that_time_and_writes_nothing() {
 fn connection_that_reads_a_past_time_reads_nothing_else_and_writes_nothing() {
     let mut session = session();
     let asked = told(&mut session, &["CLIENT AT 5", "CLIENT AT OFF", "CLIENT AT soon"]);
-    assert_eq!(asked[..2], ["ReadAt(Some(At(Timestamp(5))))", "ReadAt(None)"]);
+    assert_eq!(asked[..2], ["ReadAt(Some(At(0.5)))", "ReadAt(None)"]);
     assert!(asked[2].starts_with("-ERR the time is"), "{asked:?}");
     session.read_at(Some(Timestamp(5)));
     for (line, wanted) in [
-        ("GET a", "Past(PastRequest { moment: At(Timestamp(5)), read: Keys(Get("),
-        ("TTL a", "Past(PastRequest { moment: At(Timestamp(5)), read: Keys(Ttl"),
-        ("STATE a", "Past(PastRequest { moment: At(Timestamp(5)), read: State("),
-        ("DBSIZE", "Past(PastRequest { moment: At(Timestamp(5)), read: Keyspace(Size)"),
-        ("AT 7 GET a", "Past(PastRequest { moment: At(Timestamp(7)), read: Keys(Get("),
+        ("GET a", "Past(PastRequest { moment: At(0.5), read: Keys(Get("),
+        ("TTL a", "Past(PastRequest { moment: At(0.5), read: Keys(Ttl"),
+        ("STATE a", "Past(PastRequest { moment: At(0.5), read: State("),
+        ("DBSIZE", "Past(PastRequest { moment: At(0.5), read: Keyspace(Size)"),
+        ("AT 7 GET a", "Past(PastRequest { moment: At(0.7), read: Keys(Get("),
         ("SET a 1", "-ERR SET cannot run at a past time"),
         ("DEL a b", "-ERR DEL cannot run at a past time"),
         ("EXPIRE a 5", "-ERR EXPIRE cannot run at a past time"),

@@ -13,7 +13,7 @@
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | old versions that only leases hold here | `snapshot_bytes_max` | the oldest lease ends |
-//! | leases that this node has ended | one in [`PAUSE`] | the next waits: what the last one held must go first |
+//! | leases that this node has ended | one in `PAUSE` | the next waits: what the last one held must go first |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

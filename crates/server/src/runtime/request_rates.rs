@@ -259,6 +259,10 @@ impl RequestRates {
         let slot = |slot: Slot| slot.to_be_bytes();
         match want {
             FetchRequest::At { key, .. } => self.note_keys(route, [&**key]),
+            FetchRequest::Past { want, .. } => match &**want {
+                FetchRequest::Keys { keys, .. } => self.note_keys(route, keys.iter().map(|k| &**k)),
+                want => self.note_want(routing, shard, want),
+            },
             FetchRequest::Scan { cursor, end, .. } => {
                 let from = node::replica::scan::place_of_cursor(*cursor).slot;
                 let last = end.saturating_sub(1);

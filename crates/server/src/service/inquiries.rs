@@ -288,8 +288,8 @@ fn add_follower_reads(reads: &mut FollowerReads, shards: &[ShardStatus]) {
     }
 }
 
-/// A load with the reads of all replicas that do not lead: of the leader or, if that did not answer,
-/// of this node.
+/// A load with the reads of all replicas that do not lead: of the leader or, if that did not
+/// answer, of this node.
 fn with_follower_reads(load: Option<ShardLoad>, follower_reads: u64) -> Option<ShardLoad> {
     let load = load.or((follower_reads > 0).then(ShardLoad::default))?;
     Some(ShardLoad {

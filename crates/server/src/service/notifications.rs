@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   CONFIG SET notify-keyspace-events KEA ─► flags        SUBSCRIBE __keyevent@0__:set ─► registry
-//!        thread, each LOOK_PAUSE: does a subscriber want those of a keyspace? ─► a change feed of it
+//!        thread, each LOOK_PAUSE: who wants those of a keyspace? ─► a change feed of it
 //!        commits ─► messages to this node's event loops
 //! ```
 //!

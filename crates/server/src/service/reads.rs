@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::{Answer, ApiError, Done};
 use command::NotDone;
-use keyspace::{ShardId, Timestamp};
+use keyspace::{Feature, ShardId, Timestamp};
 use node::executor::{self, Input};
 use node::replica::entry::Waiter;
 use node::replica::read::{self, Blocked, ReadTime};
@@ -103,25 +103,36 @@ pub(super) fn get_at(
     if at > now {
         return done(Err(ApiError::InFuture { at, now }));
     }
-    let want = FetchRequest::keys([&key[..]]);
     let (place, again) = (route.place_of_key(&key), (runtime.clone(), route.clone()));
-    let then = move |result: Result<_, ApiError>| match result {
-        Ok(Some(FetchResult::Past(values))) => match values.into_iter().next() {
+    let asked = key.clone();
+    let then = move |result: Result<_, ApiError>| {
+        let found = match result {
+            Ok(Some(FetchResult::Past(values))) => values.into_iter().next(),
+            Ok(Some(FetchResult::Then(found))) => Some(found),
+            Ok(Some(FetchResult::BelowSafePoint(safe_point))) => {
+                Some(PastValue::BelowSafePoint(safe_point))
+            }
+            Ok(_) => None,
+            Err(error) => return done(Err(error)),
+        };
+        match found {
             Some(PastValue::Value(held)) => done(Ok(value(&held.version()))),
+            Some(PastValue::Nil) => done(Ok(Answer::Nil)),
             Some(PastValue::NilYet) => done(Ok(Answer::NilYet)),
             Some(PastValue::BelowSafePoint(safe_point)) => {
                 done(Err(ApiError::BelowSafePoint { at, safe_point }));
             }
-            Some(PastValue::Nil) | None => done(Ok(Answer::Nil)),
-        },
-        Ok(Some(FetchResult::BelowSafePoint(safe_point))) => {
-            done(Err(ApiError::BelowSafePoint { at, safe_point }));
+            // The shard was split or has moved.
+            None => get_at(again.0.clone(), renewed(&again.0, again.1), key, at, done),
         }
-        // The shard was split or has moved.
-        Ok(_) => get_at(again.0.clone(), renewed(&again.0, again.1), key, at, done),
-        Err(error) => done(Err(error)),
     };
-    fetch_past(&runtime, &route, place, (at, want), Box::new(then));
+    if runtime.version.allows(Feature::Snapshots) {
+        let want = FetchRequest::keys([&asked[..]]);
+        return fetch_past(&runtime, &route, place, (at, want), Box::new(then));
+    }
+    // A node of an older version reads this alone.
+    let want = FetchRequest::At { key: asked[..].into(), at };
+    fetch(&runtime, route.shard(place), want, Box::new(then));
 }
 
 pub(super) fn value(version: &storage::engine::Version<'_>) -> Answer {

@@ -7,7 +7,7 @@
 //! 3. At a feed's position all keys have what it told last; of what it told nothing, nothing was
 //!    written since it began.
 //! 4. All that a transaction appended comes at one time, or nothing of it.
-//! 5. A healed cluster lets every feed get on.
+//! 5. A healed cluster lets every feed get on that begins at no time ahead of a node's clock.
 //!
 //! These clients have dice of their own. They are there in half of the runs with transactions, and
 //! wherever a bug is planted that only they find.
@@ -217,12 +217,21 @@ impl World {
 
     fn run_feed(&mut self, all: &mut FeedClients, number: usize) -> Result<(), Violation> {
         let at = all.clients[number].at;
-        let Some(machine) = &mut self.node_slots[at].machine else { return Ok(()) };
-        let Some(route) = machine.routes.get(WIDE).cloned() else { return Ok(()) };
-        let has_begun = all.clients[number].session.to > Timestamp::ZERO;
-        if !machine.cluster_version.allows(Feature::Feeds) || !self.clients.asking {
+        let machine = self.node_slots[at].machine.as_ref();
+        let route = machine.filter(|machine| machine.cluster_version.allows(Feature::Feeds));
+        let route = route.and_then(|machine| machine.routes.get(WIDE)).cloned();
+        if !self.clients.asking {
             return Ok(());
         }
+        // A node without a replica of the catalogue may not know the keyspace yet.
+        let Some(route) = route else {
+            if all.rng.one_in(MOVES_FROM_DOWN_IN) {
+                let to = all.rng.below(self.node_slots.len() as u64) as usize;
+                all.leave(number, to);
+            }
+            return Ok(());
+        };
+        let has_begun = all.clients[number].session.to > Timestamp::ZERO;
         if all.rng.one_in(MOVES_IN) {
             // The node that it was at knows nothing of it any more.
             let to = all.rng.below(self.node_slots.len() as u64) as usize;
@@ -359,19 +368,36 @@ impl World {
 
     /// Nothing breaks any more: every feed gets on.
     pub(super) fn feeds_get_on(&mut self) -> Result<(), Violation> {
-        let Some(all) = &self.feeds else { return Ok(()) };
-        let before: Vec<Timestamp> = all.clients.iter().map(|one| one.session.to).collect();
+        let positions = |all: &FeedClients| -> Vec<Timestamp> {
+            all.clients.iter().map(|client| client.session.to).collect()
+        };
+        let Some(before) = self.feeds.as_ref().map(positions) else { return Ok(()) };
         let until = self.now_ms + GETS_ON_MS_MAX;
+        let mut stuck = String::new();
         while self.now_ms < until {
             self.millisecond()?;
             let Some(all) = &self.feeds else { return Ok(()) };
-            let mut sessions = all.clients.iter().map(|one| &one.session);
-            if sessions.by_ref().zip(&before).all(|(session, before)| session.to > *before) {
+            let machines = self.node_slots.iter().filter_map(|slot| slot.machine.as_ref());
+            let slowest = machines.map(|machine| machine.now()).min().unwrap_or_default();
+            // One that has not begun waits for the cluster version; one ahead of a clock waits for
+            // that clock, which it may not draw so far (SAFETY G12).
+            let is_stuck = |(client, before): &(&FeedClient, &Timestamp)| {
+                let at = client.session.to;
+                at == **before && Timestamp::ZERO < at && at < slowest
+            };
+            let mut waiting = all.clients.iter().zip(&before).filter(is_stuck).peekable();
+            if waiting.peek().is_none() {
                 return Ok(());
+            }
+            if self.now_ms + 1 == until {
+                let text = |(client, before): (&FeedClient, &Timestamp)| {
+                    format!("at {before:?}, at node {}: {:?}; ", client.at, client.feed)
+                };
+                stuck = waiting.map(text).collect();
             }
         }
         let text =
-            format!("feeds are at {before:?} still, {GETS_ON_MS_MAX} ms after the last fault");
+            format!("{GETS_ON_MS_MAX} ms after the last fault feeds get no further: {stuck}");
         Err(Violation::new("liveness", text))
     }
 

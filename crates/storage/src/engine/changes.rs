@@ -3,7 +3,7 @@
 //! ```text
 //!   above              upto
 //!     ┊   ●20   ●30 until 35  ✗50   F ┊     candidates of the key: 20, 30, 35, 50
-//!  ───┊───────────────────────────────┊──   change at 35: expired; at 50: nothing, for it had ended
+//!  ───┊───────────────────────────────┊──   change at 35: expired; at 50: none
 //! ```
 //! A walk ([`MemoryEngine::changes`]) names times at which something may have become of a key, in
 //! the order of keys, piece by piece. [`MemoryEngine::change_at`] says what it was. So a walk may
