@@ -1,7 +1,7 @@
 //! `carillon lock` and `locks`: runs a command while a lock is held.
 //!
 //! ```text
-//!   acquire ──► the command, in a process group of its own ──► it ends ──► release ──► its exit code
+//!   acquire ──► the command, in its own process group ──► it ends ──► release ──► its exit code
 //!                 │ renewed each third of the lease
 //!                 └ not renewed: SIGTERM at three quarters, SIGKILL at nine tenths of the lease
 //! ```
