@@ -17,4 +17,5 @@ for _ in $(seq 300); do
   sleep 0.2
 done
 target/release/wiki serve --listen "$listen" --import examples/wiki/example.xml \
-  --resp 127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381
+  --resp 127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381 \
+  --http 127.0.0.1:7480,127.0.0.1:7481,127.0.0.1:7482

@@ -23,7 +23,7 @@ fn served(runtime: &Runtime, cluster: &Cluster, number: usize) -> (SocketAddr, W
     let node = &cluster.nodes[number];
     runtime.block_on(async {
         let resp = [node.resp.to_string()];
-        let wiki = Wiki::open(&resp, &node.http.to_string()).await.unwrap();
+        let wiki = Wiki::open(&resp, &[node.http.to_string()]).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve(listener, wiki.clone()));

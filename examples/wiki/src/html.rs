@@ -172,7 +172,7 @@ mod tests {
         let bad = "\"><script>x</script>'";
         let page = Page { revision: 1, text: bad.into(), author: bad.into(), comment: bad.into() };
         let title = bad.to_owned();
-        let change = Change { key: bad.into(), at_ms: 0, title: bad.into(), page: page.clone() };
+        let change = Change { at_ms: 0, title: bad.into(), page: page.clone() };
         let version = Version { at: bad.into(), at_ms: 0, page: page.clone(), bytes: 1 };
         for html in [
             super::page(bad, &page, Some(bad)),

@@ -28,9 +28,10 @@ struct StoreArgs {
     /// Redis listeners of nodes.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', default_value = "127.0.0.1:6379")]
     resp: Vec<String>,
-    /// HTTP listener of a node.
-    #[arg(long, value_name = "HOST:PORT", default_value = client::http::DEFAULT_ADDRESS)]
-    http: String,
+    /// HTTP listeners of nodes.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',',
+        default_value = client::http::DEFAULT_ADDRESS)]
+    http: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]

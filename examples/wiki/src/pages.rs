@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::http::{Client, ClientError, KeyspaceSpec};
+use client::http::{Client, ClientError, Feed, FeedOptions, KeyspaceSpec};
 use client::{Error, Expiry, KeyRange, SetOptions, Store, Transaction, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,7 +21,9 @@ pub const NOTE_BYTES_MAX: usize = 300;
 /// The most items of a list.
 pub const LIST_MAX: u64 = 200;
 /// How long recent changes are listed.
-const RECENT: Duration = Duration::from_secs(30 * 86_400);
+const RECENT_FOR: Duration = Duration::from_secs(30 * 86_400);
+/// With what keys of recent changes begin.
+const RECENT: &str = "recent:";
 
 /// A revision of a page: the value of its key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,14 +89,13 @@ pub enum WikiError {
 #[derive(Clone, Debug)]
 pub struct Wiki {
     store: Store,
-    http: Client,
+    http: Vec<Client>,
+    addresses: Vec<String>,
 }
 
 /// A change of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The key of the change: later ones have greater keys.
-    pub key: String,
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
     /// Which page.
@@ -136,6 +137,15 @@ fn page_of(title: &str, value: Option<Bytes>) -> Result<Page, WikiError> {
     }
 }
 
+/// A change, by the key and value that tell of it; none: these do not.
+pub fn change_of(key: &[u8], value: &[u8]) -> Option<Change> {
+    let key = std::str::from_utf8(key).ok()?;
+    let (at, title) = key.strip_prefix(RECENT)?.split_once(':')?;
+    let (at_ms, title) = (at.parse().ok()?, title.to_owned());
+    let page = serde_json::from_slice(value).ok()?;
+    Some(Change { at_ms, title, page })
+}
+
 /// What stands behind a prefix of keys.
 fn behind(pairs: Vec<(Bytes, Bytes)>, prefix: &str) -> Vec<String> {
     let tail = |key: &Bytes| {
@@ -151,18 +161,16 @@ impl Wiki {
     ///
     /// # Errors
     /// The cluster cannot be reached, or refuses.
-    pub async fn open(resp: &[String], http: &str) -> Result<Self, WikiError> {
-        let client = Client::new(http)?;
-        let made = {
-            let client = client.clone();
-            blocking(move || client.keyspace_create(&keyspace())).await
-        };
+    pub async fn open(resp: &[String], http: &[String]) -> Result<Self, WikiError> {
+        let clients = http.iter().map(|address| Client::new(address));
+        let clients = clients.collect::<Result<Vec<_>, _>>()?;
+        let made = ask(&clients, |client| client.keyspace_create(&keyspace())).await;
         match made {
             Err(ClientError::Refused(problem)) if problem.kind == "keyspace-exists" => {}
             made => drop(made?),
         }
         let store = Store::builder().keyspace(KEYSPACE).connect(resp.iter().cloned()).await?;
-        Ok(Self { store, http: client })
+        Ok(Self { store, http: clients, addresses: http.to_vec() })
     }
 
     /// A page as it is; revision 0: there is none.
@@ -241,23 +249,25 @@ impl Wiki {
         Ok(behind(self.store.range(range).await?, prefix))
     }
 
-    /// The newest changes, the newest first; those behind a key, if one is given.
+    /// The newest changes, the newest first.
     ///
     /// # Errors
     /// [`WikiError`].
-    pub async fn recent(&self, behind: Option<&str>) -> Result<Vec<Change>, WikiError> {
-        use std::ops::Bound::{Excluded, Included};
-        let low = behind.map_or(Included("recent:".as_bytes()), |key| Excluded(key.as_bytes()));
-        let range = KeyRange::between(low, Excluded(b"recent;".as_slice()));
-        let pairs = self.store.range(range.reversed().limit(LIST_MAX)).await?;
-        let change = |(key, value): (Bytes, Bytes)| {
-            let key = String::from_utf8(key.to_vec()).ok()?;
-            let (at, title) = key.strip_prefix("recent:")?.split_once(':')?;
-            let (at_ms, title) = (at.parse().ok()?, title.to_owned());
-            let page = serde_json::from_slice(&value).ok()?;
-            Some(Change { at_ms, title, page, key })
-        };
-        Ok(pairs.into_iter().filter_map(change).collect())
+    pub async fn recent(&self) -> Result<Vec<Change>, WikiError> {
+        let range = KeyRange::prefix(RECENT).reversed().limit(LIST_MAX);
+        let pairs = self.store.range(range).await?;
+        Ok(pairs.iter().filter_map(|(key, value)| change_of(key, value)).collect())
+    }
+
+    /// Changes from a position of the feed on, or from now on. It goes on at other nodes when its
+    /// node dies. Reading it blocks.
+    ///
+    /// # Errors
+    /// [`WikiError`].
+    pub fn changes(&self, since: Option<String>) -> Result<Feed, WikiError> {
+        let (keyspace, prefix) = (KEYSPACE.to_owned(), Some(RECENT.as_bytes().to_vec()));
+        let options = FeedOptions { keyspace, prefix, since, ..FeedOptions::default() };
+        Ok(Feed::open(&self.addresses, options)?)
     }
 
     /// The revisions of a page, the newest first.
@@ -265,9 +275,10 @@ impl Wiki {
     /// # Errors
     /// [`WikiError`].
     pub async fn history(&self, title: &str) -> Result<Vec<Version>, WikiError> {
-        let (http, key) = (self.http.clone(), page_key(title));
-        let found =
-            blocking(move || http.history(KEYSPACE, key.as_bytes(), LIST_MAX, None)).await?;
+        let key = page_key(title);
+        let history =
+            move |node: &Client| node.history(KEYSPACE, key.as_bytes(), LIST_MAX, None);
+        let found = ask(&self.http, history).await?;
         let version = |change: &Value| {
             let page: Page = serde_json::from_str(change["value"].as_str()?).ok()?;
             Some(Version {
@@ -304,8 +315,8 @@ async fn put(
     tx.mset(&added).await?;
     tx.set(page_key(edit.title), json(&page)).await?;
     // Two changes of one page within a millisecond are one in this list.
-    let recent = format!("recent:{now_ms:017}:{}", edit.title);
-    let options = SetOptions { when: When::Always, expiry: Expiry::After(RECENT) };
+    let recent = format!("{RECENT}{now_ms:017}:{}", edit.title);
+    let options = SetOptions { when: When::Always, expiry: Expiry::After(RECENT_FOR) };
     tx.set_with(recent, json(&Page { text: String::new(), ..page }), options).await?;
     Ok(())
 }
@@ -327,6 +338,25 @@ fn keyspace() -> KeyspaceSpec {
         retention_ms: Some(RETENTION_MS),
         ..KeyspaceSpec::default()
     }
+}
+
+/// Asks the first node that can be reached.
+async fn ask<T: Send + 'static>(
+    nodes: &[Client],
+    what: impl Fn(&Client) -> Result<T, ClientError> + Send + 'static,
+) -> Result<T, ClientError> {
+    let nodes = nodes.to_vec();
+    blocking(move || {
+        let mut last = ClientError::BadAddress { address: String::new() };
+        for node in &nodes {
+            match what(node) {
+                Err(error @ ClientError::CannotConnect { .. }) => last = error,
+                done => return done,
+            }
+        }
+        Err(last)
+    })
+    .await
 }
 
 /// Runs what blocks; a panic of it goes on here.

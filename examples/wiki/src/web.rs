@@ -190,7 +190,7 @@ async fn search(State(app): State<App>, uri: Uri) -> Answer {
 }
 
 async fn recent(State(app): State<App>) -> Answer {
-    Ok(page(StatusCode::OK, html::recent(&app.wiki.recent(None).await?)))
+    Ok(page(StatusCode::OK, html::recent(&app.wiki.recent().await?)))
 }
 
 async fn stream(State(app): State<App>) -> Answer {
