@@ -158,6 +158,10 @@ fn two_never_hold_a_lock_at_once_while_holders_and_nodes_are_killed() {
     let words = ["shared", "--ttl", "3s", "--wait", "60s", "--", "sh", "-c", &script];
     let mut killed_tokens = Vec::new();
     for round in 0..4 {
+        if round == 2 {
+            // A single replica would die with its node.
+            cluster.wait_until_replicated("locks", 3);
+        }
         let start = |number: usize| {
             let node = &cluster.nodes[number % cluster.nodes.len()];
             node.is_on().then(|| Holder(lock(node, &words).spawn().unwrap()))

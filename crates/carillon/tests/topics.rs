@@ -1,18 +1,12 @@
-//! Durable topics of real nodes: messages of transactions, groups, deadlines, streams, and what
-//! becomes of all of it while a node is killed.
+//! Durable topics of real nodes: messages of transactions, groups, deadlines, streams.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use client::http::{Client, ClientError, TopicPlace};
 use client::{GroupSettings, GroupStart, Store, TopicSettings};
-use harness::cluster::Cluster;
-use harness::node::{Node, TEST_TIMEOUT};
-use harness::until;
+use harness::node::Node;
 use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
@@ -261,118 +255,4 @@ fn messages_of_a_transaction_are_there_if_and_only_if_it_is_done() {
     assert_eq!(of(&["unsubscribe", "x", "g"]).0, 0);
     assert_eq!(of(&["delete", "x"]).0, 0);
     assert_eq!(of(&["list"]), (0, String::new()));
-}
-
-/// Each transfer is a message: what members of a group have taken and acknowledged is all that was
-/// done, in the order in which it was done.
-#[test]
-fn every_transaction_is_one_message_while_a_node_is_killed() {
-    const WRITERS: usize = 3;
-    let mut cluster = Cluster::start(PROGRAM, "topics_kill", 3, &[], &["0"]);
-    let client = cluster.nodes[0].client();
-    client.topic_create(at("sums"), &json!({})).unwrap();
-    client
-        .topic_subscribe(at("sums"), "g", &json!({ "from": "earliest", "ack_ms": 1000 }))
-        .unwrap();
-    let ends = Arc::new(AtomicBool::new(false));
-    let done = Arc::new(AtomicUsize::new(0));
-    let writers: Vec<_> = (0..WRITERS)
-        .map(|number| {
-            let (client, ends, done) =
-                (cluster.nodes[number % 2].client(), ends.clone(), done.clone());
-            // Each adds to a sum, and publishes which sum it has made.
-            thread::spawn(move || {
-                let mut unknown = 0;
-                while !ends.load(Ordering::Relaxed) {
-                    let Ok(found) = client.get("0", b"sum", None) else { continue };
-                    let (sum, version) = match found {
-                        client::http::GetResult::Value { value, timestamp, .. } => {
-                            let sum: u64 = String::from_utf8(value).unwrap().parse().unwrap();
-                            (sum, timestamp.unwrap())
-                        }
-                        _ => (0, 0),
-                    };
-                    let next = (sum + 1).to_string();
-                    let asked = json!({
-                        "compare": [{ "key": "sum", "version": version.to_string() }],
-                        "then": [
-                            { "put": { "key": "sum", "value": next } },
-                            { "publish": { "topic": "sums", "message": next } },
-                        ],
-                    });
-                    match transact(&client, &asked) {
-                        Ok(answer) if answer["succeeded"] == true => {
-                            done.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Ok(answer) if answer["outcome"] == "unknown" => unknown += 1,
-                        Ok(_) => {}
-                        Err(_) => unknown += 1,
-                    }
-                }
-                unknown
-            })
-        })
-        .collect();
-    let members: Vec<_> = (0..2)
-        .map(|number| {
-            let (client, ends) = (cluster.nodes[number].client(), ends.clone());
-            thread::spawn(move || {
-                let mut had: BTreeMap<u64, String> = BTreeMap::new();
-                let mut quiet = 0;
-                while quiet < 3 {
-                    let Ok(taken) = client.topic_take(at("sums"), "g", 32, 500) else { continue };
-                    let taken = messages(&taken);
-                    quiet = if taken.is_empty() && ends.load(Ordering::Relaxed) {
-                        quiet + 1
-                    } else {
-                        0
-                    };
-                    let numbers: Vec<u64> = taken.iter().map(|(number, _)| *number).collect();
-                    for (number, body) in taken {
-                        if let Some(before) = had.insert(number, body.clone()) {
-                            assert_eq!(before, body, "a message stays what it is");
-                        }
-                    }
-                    if !numbers.is_empty() {
-                        // If it fails they come again.
-                        let _again = client.topic_ack(at("sums"), "g", &numbers, &[]);
-                    }
-                }
-                had
-            })
-        })
-        .collect();
-    thread::sleep(Duration::from_secs(2));
-    cluster.nodes[2].kill();
-    thread::sleep(Duration::from_secs(3));
-    let first = cluster.nodes[0].peer.to_string();
-    cluster.nodes[2].start(&["--join", &first]);
-    thread::sleep(Duration::from_secs(2));
-    ends.store(true, Ordering::Relaxed);
-    let unknown: usize = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
-    let mut all: BTreeMap<u64, String> = BTreeMap::new();
-    for member in members {
-        all.extend(member.join().unwrap());
-    }
-    let sum: u64 = until(TEST_TIMEOUT, "the sum can be read", || {
-        match client.get("0", b"sum", None).ok()? {
-            client::http::GetResult::Value { value, .. } => {
-                String::from_utf8(value).unwrap().parse().ok()
-            }
-            _ => None,
-        }
-    });
-    let (done, expected) =
-        (done.load(Ordering::Relaxed) as u64, (1..=sum).collect::<BTreeSet<_>>());
-    assert!(done <= sum && sum <= done + unknown as u64, "{done} {sum} {unknown}");
-    assert!(done > 20, "{done}");
-    assert_eq!(
-        all.keys().copied().collect::<BTreeSet<_>>(),
-        expected,
-        "none is lost, none doubled"
-    );
-    assert!(
-        all.iter().all(|(number, body)| *body == number.to_string()),
-        "in the order of commits"
-    );
 }
