@@ -79,7 +79,7 @@ impl Checkpoint {
             Content::Keys(engine) => {
                 // Nothing that this checkpoint promises to be readable may go meanwhile.
                 pinned = engine.safe_point();
-                engine.pin(pinned);
+                engine.hold(pinned);
                 Rest::Keys(DumpCursor::default())
             }
             Content::System(system) => {
@@ -181,7 +181,7 @@ impl Drop for Checkpoint {
         if state.replacements() == self.replacements
             && let Some(engine) = state.engine_mut()
         {
-            engine.unpin(self.pinned);
+            engine.release(self.pinned);
         }
     }
 }

@@ -91,7 +91,7 @@ impl Digesting {
                 if low > at {
                     return None;
                 }
-                engine.pin(low);
+                engine.hold(low);
                 rest.extend_from_slice(&low.0.to_le_bytes());
             }
             Content::System(system) => system.encode(&mut rest),
@@ -140,7 +140,7 @@ impl Drop for Digesting {
         if state.replacements() == self.replacements
             && let Some(engine) = state.engine_mut()
         {
-            engine.unpin(self.low);
+            engine.release(self.low);
         }
     }
 }

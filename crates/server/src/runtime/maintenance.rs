@@ -330,7 +330,7 @@ fn collect(view: &View, look: &mut ShardLook, rounds: usize) -> bool {
         let Some(engine) = state.engine_mut() else { return false };
         if !engine.collect(COLLECT_BUDGET) {
             // A stream that pins an old moment may end without an entry.
-            look.is_done = !engine.is_pinned();
+            look.is_done = !engine.is_held();
             return false;
         }
     }
