@@ -61,7 +61,8 @@ pub use metrics_summary::{HistogramSummary, MetricsSummary, NodeMetrics};
 pub use prove::{FailingSet, PROVE_SHARDS_MAX, Survivability, Survive};
 pub use routes::{RouteStatus, RouteStep};
 pub use snapshots::{
-    AHEAD_MS_MAX, GET_MANY_KEYS_MAX, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec,
+    AHEAD_MS_MAX, GET_MANY_KEYS_MAX, PinnedTime, SafePointHold, SafePointInfo, SnapshotInfo,
+    SnapshotSpec,
 };
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 

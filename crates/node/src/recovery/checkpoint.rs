@@ -80,7 +80,7 @@ impl Checkpoint {
                 // Nothing that this checkpoint promises to be readable may go meanwhile.
                 pinned = engine.safe_point();
                 engine.hold(pinned);
-                Rest::Keys(DumpCursor::default())
+                Rest::Keys(DumpCursor::with_pins(engine.pins()))
             }
             Content::System(system) => {
                 let mut block = Vec::new();

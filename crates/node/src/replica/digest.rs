@@ -93,6 +93,8 @@ impl Digesting {
                 }
                 engine.hold(low);
                 rest.extend_from_slice(&low.0.to_le_bytes());
+                let pins = engine.pins().iter();
+                pins.for_each(|pin| rest.extend_from_slice(&pin.0.to_le_bytes()));
             }
             Content::System(system) => system.encode(&mut rest),
         }

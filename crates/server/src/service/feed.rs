@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A feed that is behind, since its client reads slowly or has come late, holds the safe point by a
-//! lease at its position, as a snapshot does (G14). The lease moves on with the position. A feed
+//! lease at its position (G14): it needs all versions since then. The lease moves on with the position. A feed
 //! that gets on no further for as long as a lease lasts loses it: it never holds memory for ever.
 //!
 //! | limit | bound | beyond |
@@ -25,7 +25,7 @@ use api::events::Wake;
 use api::feeds::{FeedOutput, FeedRequest, FeedStream, Feeding};
 use api::{Answer, ApiError, Done, KeysPage, KeysQuery, SnapshotInfo, SnapshotSpec};
 use bytes::Bytes;
-use keyspace::{Feature, KeyspaceId, Timestamp, is_made_on_use};
+use keyspace::{Feature, KeyspaceId, LeaseKind, Timestamp, is_made_on_use};
 use node::feed::changes::KeyFilter;
 use node::feed::merge::{FeedEnd, FeedMerge, places};
 use node::routing::fetch::FetchResult;
@@ -188,7 +188,7 @@ impl Beginning {
                     }));
                 };
                 let spec = SnapshotSpec { keyspaces, at, ttl_ms: LEASE_MS };
-                api.take_snapshot(spec, Box::new(then));
+                api.take_snapshot(LeaseKind::Hold, spec, Box::new(then));
             }
         }
     }
@@ -507,7 +507,7 @@ impl Session {
             }
         };
         let spec = SnapshotSpec { keyspaces, at, ttl_ms: LEASE_MS };
-        self.api.take_snapshot(spec, Box::new(then));
+        self.api.take_snapshot(LeaseKind::Hold, spec, Box::new(then));
     }
 }
 
