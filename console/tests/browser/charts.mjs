@@ -11,7 +11,10 @@ export async function checkCharts(checks, { page, complaints, axe }, open) {
     await page.mouse.move(0, 0);
     // The map of load marks where and when, and can be read place by place.
     await page.locator(".map line.split").first().waitFor({ state: "attached" });
-    await page.getByText(/^Marked, the last: shard \d+ (came by a split|went by a merge) at/).waitFor();
+    const told = page.locator("#heat-cell", {
+      hasText: /Marked, the last: shard \d+\s+(came by a split|went by a merge) at/,
+    });
+    await told.waitFor();
     const map = page.locator(".map");
     await map.focus();
     await page.keyboard.press("ArrowLeft");
