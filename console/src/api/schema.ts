@@ -1274,10 +1274,7 @@ export interface components {
             };
             /** @description The node's id, in hexadecimal. */
             id: string;
-            /**
-             * @description Its links to other nodes, [`LINKS_MAX`] at most; empty if the node has none, or does not
-             *     tell.
-             */
+            /** @description Its links to other nodes, 128 at most; none if they were not asked for. */
             links?: components["schemas"]["LinkSummary"][];
             /** @description Its name. */
             name: string;

@@ -10,7 +10,7 @@ use crate::{Family, Metrics, Sample, SilentNode};
 /// What each name of a metric begins with.
 const PREFIX: &str = "carillon_";
 /// A node tells so many of its links; the others are left out.
-pub const LINKS_MAX: usize = 128;
+const LINKS_MAX: usize = 128;
 
 /// What a node has counted, without labels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -27,8 +27,7 @@ pub struct MetricsSummary {
     pub numbers: BTreeMap<String, f64>,
     /// The sum of each metric's histograms.
     pub histograms: BTreeMap<String, HistogramSummary>,
-    /// Its links to other nodes, [`LINKS_MAX`] at most; empty if the node has none, or does not
-    /// tell.
+    /// Its links to other nodes, 128 at most; none if they were not asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkSummary>,
 }
