@@ -96,9 +96,18 @@ impl Comparison {
             };
             let (before, after) = (shown(one.metric, one.before), shown(one.metric, one.after));
             let what = format!("{}{}", one.what, " ".repeat(wide - width(&one.what)));
-            let change = match one.change.is_finite() {
-                true => format!("{:+.1} %", one.change * 100.0),
-                false => "new".to_owned(),
+            let change = match one.change {
+                // Others than itself at another time: a ratio says it better.
+                change if change.is_finite() && one.after >= 2.0 * one.before => {
+                    format!("× {:.2}", one.after / one.before)
+                }
+                change
+                    if change.is_finite() && one.before >= 2.0 * one.after && one.after > 0.0 =>
+                {
+                    format!("÷ {:.2}", one.before / one.after)
+                }
+                change if change.is_finite() => format!("{:+.1} %", change * 100.0),
+                _ => "new".to_owned(),
             };
             let name = one.metric.name();
             let line =
