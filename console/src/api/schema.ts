@@ -1176,6 +1176,28 @@ export interface components {
              */
             skip_equal_writes?: boolean | null;
         };
+        /** @description A node's link to another, as it sees it. */
+        LinkSummary: {
+            /** @description Whether they have a connection now. */
+            connected: boolean;
+            /**
+             * Format: double
+             * @description Bytes that came over it since the node's process started.
+             */
+            received_bytes: number;
+            /**
+             * Format: double
+             * @description How long the last ping took; 0: none has come back.
+             */
+            round_trip_seconds: number;
+            /**
+             * Format: double
+             * @description Bytes that went over it.
+             */
+            sent_bytes: number;
+            /** @description The other node's id, in hexadecimal. */
+            to: string;
+        };
         /** @description One listener. */
         ListenerStatus: {
             /** @description Address as bound. */
@@ -1252,6 +1274,8 @@ export interface components {
             };
             /** @description The node's id, in hexadecimal. */
             id: string;
+            /** @description Its links to other nodes, 128 at most; none if they were not asked for. */
+            links?: components["schemas"]["LinkSummary"][];
             /** @description Its name. */
             name: string;
             /** @description The sum of each metric's numbers, by its name without `carillon_`. */
@@ -4357,6 +4381,8 @@ export interface operations {
             query?: {
                 /** @description Of this node, or of all. */
                 scope?: "node" | "cluster";
+                /** @description With each node's links to the others. */
+                links?: boolean;
             };
             header?: never;
             path?: never;
