@@ -1452,6 +1452,25 @@ export interface components {
             /** @description Keys in order, with their values; of ordered keyspaces. */
             range: components["schemas"]["RangeOp"];
         };
+        /** @description What a snapshot keeps below a safe point. */
+        PinnedTime: {
+            /**
+             * Format: uint64
+             * @description Its time, in milliseconds since 1970.
+             */
+            at_ms: number;
+            /**
+             * Format: uint64
+             * @description Bytes of versions on the node that was asked that only this time keeps: they go when its last
+             *     snapshot is released.
+             */
+            bytes: number;
+            /**
+             * Format: uint64
+             * @description The snapshot.
+             */
+            snapshot: number;
+        };
         /**
          * @description Where a keyspace's keys live.
          * @enum {string}
@@ -1622,14 +1641,14 @@ export interface components {
          * @description What holds a safe point.
          * @enum {string}
          */
-        SafePointHold: "retention" | "snapshot";
+        SafePointHold: "retention" | "snapshot" | "feed";
         /** @description From when on a keyspace can be read, and what holds that. */
         SafePointInfo: {
             /** @description What holds it. */
             held_by: components["schemas"]["SafePointHold"];
             /**
              * Format: uint64
-             * @description About how many of these only the snapshot holds: they go when it is released.
+             * @description About how many of these only that lease holds: they go when it ends.
              */
             held_bytes?: number;
             /** @description The keyspace's name. */
@@ -1644,6 +1663,13 @@ export interface components {
              * @description Bytes of old versions on the node that was asked.
              */
             old_bytes: number;
+            /** @description Those snapshots, by time. */
+            pinned?: components["schemas"]["PinnedTime"][];
+            /**
+             * Format: uint64
+             * @description How many of them only snapshots keep, below the safe point.
+             */
+            pinned_bytes?: number;
             /**
              * Format: uint64
              * @description How long versions can be read, in ms.
@@ -1658,7 +1684,7 @@ export interface components {
             safe_point_ms: number;
             /**
              * Format: uint64
-             * @description Which snapshot does, if one does.
+             * @description Which lease of a snapshot or a feed does, if one does.
              */
             snapshot?: number;
         };
@@ -2798,6 +2824,8 @@ export interface operations {
                 snapshot?: boolean;
                 /** @description With the values before. */
                 before?: boolean;
+                /** @description Of what changed between `since` and the request, only the newest change of each key. */
+                compact?: boolean;
                 /** @description How bytes are written. */
                 format?: "json" | "raw";
             };
