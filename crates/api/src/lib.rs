@@ -63,11 +63,12 @@ pub use keys::{KEYS_PAGE_MAX, KeysPage, KeysQuery};
 pub use keyspaces::{Durability, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, Placement};
 pub use locks::{LOCKS_PAGE_MAX, LockInfo, LockSpec};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
-pub use metrics_summary::{HistogramSummary, MetricsSummary, NodeMetrics};
+pub use metrics_summary::{HistogramSummary, LinkSummary, MetricsSummary, NodeMetrics};
 pub use prove::{FailingSet, PROVE_SHARDS_MAX, Survivability, Survive};
 pub use routes::{RouteStatus, RouteStep};
 pub use snapshots::{
-    AHEAD_MS_MAX, GET_MANY_KEYS_MAX, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec,
+    AHEAD_MS_MAX, GET_MANY_KEYS_MAX, PinnedTime, SafePointHold, SafePointInfo, SnapshotInfo,
+    SnapshotSpec,
 };
 pub use topic_service::TopicService;
 pub use topics::{

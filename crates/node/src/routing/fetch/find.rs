@@ -147,7 +147,7 @@ fn past(
     want: &FetchRequest,
 ) -> Option<FetchResult> {
     let safe_point = engine.safe_point();
-    if at < safe_point {
+    if !engine.is_readable(at) {
         return Some(FetchResult::BelowSafePoint(safe_point));
     }
     let FetchRequest::Keys { keys, .. } = want else {
@@ -215,7 +215,7 @@ fn to_be_written(
 
 fn then(engine: &MemoryEngine, key: &[u8], at: Timestamp) -> PastValue {
     let safe_point = engine.safe_point();
-    if at < safe_point {
+    if !engine.is_readable(at) {
         return PastValue::BelowSafePoint(safe_point);
     }
     match engine.at(&engine.hasher().key(key), at) {
