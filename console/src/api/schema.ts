@@ -1461,8 +1461,8 @@ export interface components {
             at_ms: number;
             /**
              * Format: uint64
-             * @description Bytes of versions on the node that was asked that only this time keeps: they go when its last
-             *     snapshot is released.
+             * @description Bytes of versions on the node that was asked that only this time keeps: they go when its
+             *     last snapshot is released.
              */
             bytes: number;
             /**

@@ -57,8 +57,8 @@ pub struct PinnedTime {
     pub snapshot: u64,
     /// Its time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Bytes of versions on the node that was asked that only this time keeps: they go when its last
-    /// snapshot is released.
+    /// Bytes of versions on the node that was asked that only this time keeps: they go when its
+    /// last snapshot is released.
     pub bytes: u64,
 }
 

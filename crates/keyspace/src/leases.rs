@@ -16,8 +16,8 @@
 //!   an entry at its end or later ─► the lease has ended: the safe point may rise, the pin goes
 //! ```
 //!
-//! A lease is opened at or above the safe point. A pin may be opened where another one is, too: what
-//! it wants is there.
+//! A lease is opened at or above the safe point. A pin may be opened where another one is, too:
+//! what it wants is there.
 //!
 //! # Bytes
 //!

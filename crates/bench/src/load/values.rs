@@ -9,8 +9,8 @@
 //!   below              letters from the key alone
 //! ```
 //!
-//! Numbers are the other kind of value: each key holds one, and what they hold together says whether
-//! transfers between them lost or made anything.
+//! Numbers are the other kind of value: each key holds one, and what they hold together says
+//! whether transfers between them lost or made anything.
 //!
 //! All bytes are letters from `a` to `p`, four bits each, so that a value is the same text in every
 //! protocol.

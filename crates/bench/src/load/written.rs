@@ -1,8 +1,8 @@
 //! Which writes of a key a read may return: is a value old?
 //!
 //! A write is superseded once another, which was sent after it was acknowledged, is acknowledged
-//! itself. No read that is sent from then on may return it. A write without an acknowledgement may take
-//! effect at any time, and a read may return it for ever.
+//! itself. No read that is sent from then on may return it. A write without an acknowledgement may
+//! take effect at any time, and a read may return it for ever.
 //!
 //! Times are taken just before something is sent, and just after a reply was read. So what
 //! overlaps in truth overlaps here, and a store that is linearizable is never blamed.

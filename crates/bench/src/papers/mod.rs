@@ -12,8 +12,8 @@
 //! claim does not hold here is a finding, not a failure.
 //!
 //! All nodes and the load share this machine, or those of `--agents`: nodes are then spread over
-//! their hosts, and each makes a part of the load. So pages say its class, what else it did meanwhile,
-//! the commit and the command. Measurements go through the instrument itself (`load`).
+//! their hosts, and each makes a part of the load. So pages say its class, what else it did
+//! meanwhile, the commit and the command. Measurements go through the instrument itself (`load`).
 
 mod cluster;
 mod constants;

@@ -121,9 +121,9 @@ pub struct CompareArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Starts nodes of this program on this machine, or on those of --agents, one cluster after the other,
-and loads them: forty minutes for all documents, about two with --quick. Pages and charts of a document are replaced
-when it is done. docs/papers has those that were made last. Nodes on hosts of agents ask nobody for
-a password while they run.
+and loads them: forty minutes for all documents, about two with --quick. Pages and charts of a
+document are replaced when it is done. docs/papers has those that were made last. Nodes on hosts of
+agents ask nobody for a password while they run.
 
 Examples:
   carillon bench papers                            all, into docs/papers

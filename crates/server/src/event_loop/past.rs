@@ -379,7 +379,7 @@ fn write_error(error: &ApiError, writer: &mut RespWriter<'_>) {
 fn write_safe_points(all: &[SafePointInfo], writer: &mut RespWriter<'_>) {
     writer.array(all.len());
     for one in all {
-        writer.map(9);
+        writer.map(10);
         writer.bulk(b"keyspace");
         writer.bulk(one.keyspace.as_bytes());
         writer.bulk(b"safe-point");
@@ -405,6 +405,17 @@ fn write_safe_points(all: &[SafePointInfo], writer: &mut RespWriter<'_>) {
         writer.int(i64::try_from(one.held_bytes).unwrap_or(i64::MAX));
         writer.bulk(b"pinned-bytes");
         writer.int(i64::try_from(one.pinned_bytes).unwrap_or(i64::MAX));
+        writer.bulk(b"pinned");
+        writer.array(one.pinned.len());
+        for pin in &one.pinned {
+            writer.map(3);
+            for (word, number) in
+                [("snapshot", pin.snapshot), ("at-ms", pin.at_ms), ("bytes", pin.bytes)]
+            {
+                writer.bulk(word.as_bytes());
+                writer.int(i64::try_from(number).unwrap_or(i64::MAX));
+            }
+        }
     }
 }
 

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A feed that is behind, since its client reads slowly or has come late, holds the safe point by a
-//! lease at its position (G14): it needs all versions since then. The lease moves on with the position. A feed
-//! that gets on no further for as long as a lease lasts loses it: it never holds memory for ever.
+//! lease at its position (G14): it needs all versions since then. The lease moves on with the
+//! position. A feed that gets on no further for as long as a lease lasts loses it: it never holds
+//! memory for ever.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|

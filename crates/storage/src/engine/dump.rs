@@ -1,8 +1,9 @@
 //! How do a shard's versions get into a checkpoint and back? As a run of records, piece by piece.
 //!
 //! A dump holds every version that a read between two times needs: the safe point at its beginning,
-//! which is held meanwhile, and the time of the dump; and those of the pins below, if it is to. That includes values, tombstones and
-//! flushes. It is a sequence of records; all numbers are little-endian:
+//! which is held meanwhile, and the time of the dump; and those of the pins below, if it is to.
+//! That includes values, tombstones and flushes. It is a sequence of records; all numbers are
+//! little-endian:
 //!
 //! ```text
 //!  offset  bytes  value record             tombstone record     flush record

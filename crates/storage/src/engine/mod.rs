@@ -20,9 +20,9 @@
 //! the flush, and begins an empty one (`era`). Reads below the flush go to the era of their
 //! time. An era of few keys is emptied by tombstones instead; reads cannot tell the difference.
 //!
-//! **Collection** (ALGORITHMS 8.3). No read is below the safe point, but at a pin. Per key the newest
-//! version at or below it and each pin stays, and everything above. If the newest one is an end
-//! (tombstone, expiry, flush), it is freed with all that it ended. See `collect` and `pins`.
+//! **Collection** (ALGORITHMS 8.3). No read is below the safe point, but at a pin. Per key the
+//! newest version at or below it and each pin stays, and everything above. If the newest one is an
+//! end (tombstone, expiry, flush), it is freed with all that it ended. See `collect` and `pins`.
 //!
 //! # Invariants
 //! 1. Timestamps strictly fall along a chain; a write below its key's head is refused by an assert.

@@ -95,8 +95,8 @@ impl MemoryEngine {
         self.held.bytes + eras.map(|ended| ended.era.live_bytes).sum::<u64>()
     }
 
-    /// Adds for each pin how many bytes it alone keeps: they go when it ends. Looks at about so many
-    /// keys from a cursor on, and returns where to go on, or none at the end.
+    /// Adds for each pin how many bytes it alone keeps: they go when it ends. Looks at about so
+    /// many keys from a cursor on, and returns where to go on, or none at the end.
     pub fn pin_costs(
         &self,
         cursor: &ChangesCursor,
@@ -278,8 +278,9 @@ impl MemoryEngine {
         goes.into_iter().for_each(|record| self.free_one(record));
     }
 
-    /// Goes on with the walk over the current era, or a retired one, looking at about `left` keys. Returns how many may still be looked at; none if there
-    /// is more to do. The queue is worked off up to the limit.
+    /// Goes on with the walk over the current era, or a retired one, looking at about `left` keys.
+    /// Returns how many may still be looked at; none if there is more to do. The queue is worked
+    /// off up to the limit.
     pub(super) fn prune(
         &mut self,
         era: Option<usize>,

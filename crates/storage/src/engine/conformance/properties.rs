@@ -277,8 +277,11 @@ struct Run {
     now: Timestamp,
     /// Times that are to stay readable.
     leases: Vec<Timestamp>,
-    dump: Option<(DumpCursor, [Timestamp; 2], Vec<Timestamp>, Vec<Vec<u8>>)>,
+    dump: Option<HalfDump>,
 }
+
+/// A dump under way: between which times, with which pins, and its blocks so far.
+type HalfDump = (DumpCursor, [Timestamp; 2], Vec<Timestamp>, Vec<Vec<u8>>);
 
 impl Run {
     fn step(&mut self, op: &Op) {
