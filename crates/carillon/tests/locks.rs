@@ -184,7 +184,8 @@ fn two_never_hold_a_lock_at_once_while_holders_and_nodes_are_killed() {
             cluster.nodes[2].kill();
         }
         if round == 3 {
-            cluster.nodes[2].start(&["--join", &cluster.nodes[0].peer.to_string()]);
+            let first = cluster.nodes[0].peer.to_string();
+            cluster.nodes[2].start(&["--join", &first]);
         }
         for holder in &mut holders {
             let status = holder.0.wait().unwrap();

@@ -192,8 +192,11 @@ fn messages_of_a_transaction_are_there_if_and_only_if_it_is_done() {
     let script = "return redis.call('TPUBLISH', 't', ARGV[1])";
     assert_eq!(ask(&["EVAL", script, "0", "script"]), "6");
     assert!(ask(&["TPUBLISH", "no", "x"]).contains("there is no topic \"no\""));
-    let script = "redis.call('TPUBLISH', 't', 'never') return redis.call('NOTHING')";
+    // What a script did before an error stays, as in Redis: its message as well.
+    let script = "redis.call('SET', 'b', '1') redis.call('TPUBLISH', 't', 'before') \
+                  return redis.call('NOTHING')";
     assert!(ask(&["EVAL", script, "0"]).contains("ERR"));
+    assert_eq!(ask(&["GET", "b"]), "1");
     ask(&["MULTI"]);
     ask(&["TPUBLISH", "t", "never"]);
     assert_eq!(ask(&["DISCARD"]), "OK");
@@ -201,8 +204,8 @@ fn messages_of_a_transaction_are_there_if_and_only_if_it_is_done() {
     assert!(ask(&["TPUBLISH", "t", "never"]).contains("BEGIN"));
     assert_eq!(ask(&["ROLLBACK"]), "OK");
     let taken = client.topic_take(at("t"), "g", 9, 0).unwrap();
-    let expected = [(4, "alone".into()), (5, "multi".into()), (6, "script".into())];
-    assert_eq!(messages(&taken), expected);
+    let expected = [(4, "alone"), (5, "multi"), (6, "script"), (7, "before")];
+    assert_eq!(messages(&taken), expected.map(|(number, text)| (number, text.to_owned())));
 
     // By the command line, in an ordered keyspace.
     let run = |words: &[&str]| {

@@ -13,7 +13,7 @@
 //! A message's number comes from the head, which its transaction reads and writes. So transactions
 //! that publish to one topic are ordered, numbers rise in the order of commits, and none is left
 //! out. That costs concurrency: publishers of one topic wait for each other
-//! (docs/decisions/0056-topics-and-locks.md).
+//! (docs/decisions/0057-topics-and-locks.md).
 //!
 //! Everything here is a function of a [`Draft`]: what keys have, as far as it was read. If it needs
 //! a key that was not read, it stops with [`Stop::Missing`]; its driver reads the key, in its

@@ -339,7 +339,8 @@ fn turns_bring_conflicts_deliveries_again_and_dead_letters() {
     let mut world = World::new(TopicSettings::default(), group_of(1));
     let mut state = 7u64;
     for _ in 0..3000 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let [who, what, ..] = (state >> 33).to_le_bytes();
         world.turn(who, what);
     }

@@ -276,8 +276,7 @@ impl Wiki {
     /// [`WikiError`].
     pub async fn history(&self, title: &str) -> Result<Vec<Version>, WikiError> {
         let key = page_key(title);
-        let history =
-            move |node: &Client| node.history(KEYSPACE, key.as_bytes(), LIST_MAX, None);
+        let history = move |node: &Client| node.history(KEYSPACE, key.as_bytes(), LIST_MAX, None);
         let found = ask(&self.http, history).await?;
         let version = |change: &Value| {
             let page: Page = serde_json::from_str(change["value"].as_str()?).ok()?;
