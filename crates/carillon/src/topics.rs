@@ -83,8 +83,8 @@ pub enum TopicCommand {
     Publish {
         #[command(flatten)]
         place: PlaceArgs,
-        /// The messages; - reads one from standard input.
-        #[arg(required = true, value_name = "MESSAGE", allow_hyphen_values = true)]
+        /// The messages; - reads one from standard input. After -- they may begin with a hyphen.
+        #[arg(required = true, value_name = "MESSAGE")]
         messages: Vec<OsString>,
     },
     /// Create a group of subscribers, or change its settings.

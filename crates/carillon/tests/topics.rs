@@ -250,7 +250,7 @@ fn messages_of_a_transaction_are_there_if_and_only_if_it_is_done() {
         })
     });
     let (code, text) = of(&["push", "x", "push", &url, "--wait", "3s"]);
-    assert!(code == 0 && text.ends_with("pushed 2"), "{text}");
+    assert!(code == 0 && text.starts_with("pushed 2\n"), "{text}");
     let received = received.join().unwrap();
     assert!(received.iter().all(|(line, _)| line == "POST /hook HTTP/1.1"), "{received:?}");
     let numbers: Vec<&str> = received.iter().map(|(_, number)| number.as_str()).collect();
