@@ -54,8 +54,8 @@ fn sum(client: &Client) -> Option<(u64, u64)> {
     }
 }
 
-/// Adds to the sum, and publishes each sum that it makes. Counts what was done; returns how often it
-/// does not know.
+/// Adds to the sum, and publishes each sum that it makes. Counts what was done; returns how often
+/// it does not know.
 fn write(client: Client, ends: Arc<AtomicBool>, done: Arc<AtomicU64>) -> JoinHandle<u64> {
     spawn(move || {
         let mut unknown = 0;

@@ -259,8 +259,8 @@ fn terminal(client: &Client, args: &TxnArgs) -> Result<Exit, ClientError> {
     let json = args.node.json;
     let txn = client.txn_begin(&args.keyspace, TERMINAL_TIMEOUT_MS)?;
     output::note(&format!(
-        "a transaction of keyspace {}: get, put, del, incr, range, publish; then commit or rollback; \
-         help",
+        "a transaction of keyspace {}: get, put, del, incr, range, publish; then commit or \
+         rollback; help",
         args.keyspace
     ));
     let mut input = io::stdin().lock();
