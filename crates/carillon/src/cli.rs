@@ -132,6 +132,8 @@ pub enum Command {
     RepairClock(RepairClockArgs),
     /// Show the console with a simulated cluster behind it, to try faults and lookups.
     Console(crate::console::ConsoleArgs),
+    /// Make certificates to try TLS.
+    Certs(crate::certs::CertsArgs),
     /// Simulate a node or a cluster with faults, and check that no invariant breaks.
     Sim(SimArgs),
     /// Measure a store: this one, or any that speaks a protocol the test bed knows.

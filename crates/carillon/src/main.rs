@@ -8,6 +8,7 @@ mod advise;
 mod all_nodes;
 mod allocator;
 mod bench;
+mod certs;
 mod cli;
 mod cluster;
 mod colour;
@@ -78,6 +79,7 @@ fn run(command: Command) -> Exit {
         Command::Feed(args) => feed::feed(&args),
         Command::Script(args) => script::script(&args),
         Command::Txn(args) => txn::txn(&args),
+        Command::Certs(args) => certs::certs(&args),
         Command::Lock(args) => lock::lock(&args),
         Command::Locks(args) => lock::locks(&args),
         Command::Topic(args) => topics::topic(&args.command),

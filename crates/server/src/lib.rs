@@ -97,4 +97,5 @@ pub mod scripts;
 pub mod service;
 pub mod signals;
 mod threads;
+pub mod tls;
 pub mod utc;

@@ -62,6 +62,8 @@ impl Protocol {
 pub enum TransportKind {
     /// As they are.
     Plain,
+    /// Encrypted.
+    Tls,
 }
 
 /// A row: one listener.
@@ -75,6 +77,18 @@ pub struct Listener {
     pub transport: TransportKind,
     /// How owners of keys are looked up there, unless a request says otherwise.
     pub lookup: LookupChoice,
+}
+
+impl Listener {
+    /// The name of its setting.
+    pub fn name(&self) -> &'static str {
+        match (self.transport, self.protocol) {
+            (TransportKind::Tls, Protocol::Resp) => "resp_tls",
+            (TransportKind::Tls, Protocol::Native) => "native_tls",
+            (TransportKind::Tls, Protocol::Http) => "http_tls",
+            (_, protocol) => protocol.name(),
+        }
+    }
 }
 
 /// A listener that clients or nodes can connect to.
@@ -115,11 +129,11 @@ impl Listening {
         let mut all = Vec::new();
         for mut row in config.listeners() {
             let Some(address) = row.listen.address() else { continue };
-            let protocol = row.protocol.name();
+            let protocol = row.name();
             let refused = |source| ListenError { protocol, address, source };
             let socket = listen_on(address).map_err(refused)?;
             row.listen = Listen::On(socket.local_addr().map_err(refused)?);
-            *config.listen_mut(row.protocol) = row.listen;
+            *config.listen_mut(&row) = row.listen;
             all.push(Bound { row: Arc::new(row), socket });
         }
         Ok(Self(all))
@@ -127,14 +141,14 @@ impl Listening {
 
     /// Names and addresses, in the table's order.
     pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
-        let address =
-            |bound: &Bound| Some((bound.row.protocol.name(), bound.row.listen.address()?));
+        let address = |bound: &Bound| Some((bound.row.name(), bound.row.listen.address()?));
         self.0.iter().filter_map(address).collect()
     }
 
     /// Takes the socket of a protocol, if it is on.
-    pub fn take(&mut self, protocol: Protocol) -> Option<TcpListener> {
-        let place = self.0.iter().position(|bound| bound.row.protocol == protocol)?;
+    pub fn take(&mut self, protocol: Protocol, transport: TransportKind) -> Option<TcpListener> {
+        let is_it = |row: &Listener| (row.protocol, row.transport) == (protocol, transport);
+        let place = self.0.iter().position(|bound| is_it(&bound.row))?;
         Some(self.0.remove(place).socket)
     }
 
@@ -181,8 +195,9 @@ mod tests {
         let [resp, replica, native, ..] = config.listeners();
         assert_eq!(rows, [resp, native], "the configuration has the real ports");
         assert_eq!(replica.listen, Listen::Off);
-        assert!(listening.take(Protocol::Peer).is_some());
-        assert!(listening.take(Protocol::Peer).is_none() && listening.take_for_loops().is_empty());
+        assert!(listening.take(Protocol::Peer, TransportKind::Plain).is_some());
+        assert!(listening.take(Protocol::Peer, TransportKind::Plain).is_none());
+        assert!(listening.take_for_loops().is_empty());
     }
 
     #[test]

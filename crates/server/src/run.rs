@@ -16,7 +16,7 @@ use crate::cluster::secret::{self, SecretError};
 use crate::cluster::{self, ClusterError, Identity, MembershipDriver};
 use crate::config::Config;
 use crate::event_loop::{Clients, EventLoop, Texts, WAKER};
-use crate::listeners::{Bound, ListenError, Listening, Protocol};
+use crate::listeners::{Bound, ListenError, Listening, Protocol, TransportKind};
 use crate::logging::Banner;
 use crate::peer::Secret;
 use crate::process::{self, disk_failed};
@@ -28,6 +28,7 @@ use crate::scripts::{ScriptThreads, Surroundings};
 use crate::service::{InquiryThread, NodeApi, NodeFacts, NotificationThread};
 use crate::signals;
 use crate::threads::Background;
+use crate::tls::{Tls, TlsError, TlsWatch};
 
 /// How long others have to take over before a node stops.
 const HAND_OVER: Duration = Duration::from_millis(500);
@@ -48,6 +49,9 @@ pub enum StartError {
     /// It cannot listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// Its certificate cannot be used.
+    #[error("{0}. No connection by TLS was taken")]
+    Tls(#[from] TlsError),
     /// Its cluster's secret cannot be had.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -75,9 +79,10 @@ pub fn run(mut config: Config) -> Result<ExitReason, StartError> {
     process::end_on_panic();
     process::raise_descriptor_limit();
     process::forgo_huge_pages();
+    let tls = config.tls_files().map(Tls::load).transpose()?.map(Arc::new);
     let listening = Listening::bind(&mut config)?;
     let stop = Arc::new(Stop::default());
-    match Serving::start(Arc::new(config), listening, &stop)? {
+    match Serving::start(Arc::new(config), tls, listening, &stop)? {
         Some(node) => {
             stop.wait();
             node.stop()
@@ -93,6 +98,8 @@ struct Serving {
     cluster: Option<Arc<MembershipDriver>>,
     background: Background,
     http: Option<http::Server>,
+    https: Option<http::Server>,
+    tls_watch: Option<TlsWatch>,
     inquiries: InquiryThread,
     notifications: NotificationThread,
     loops: Vec<JoinHandle<()>>,
@@ -105,6 +112,7 @@ impl Serving {
     /// before it had a cluster.
     fn start(
         config: Arc<Config>,
+        tls: Option<Arc<Tls>>,
         mut listening: Listening,
         stop: &Arc<Stop>,
     ) -> Result<Option<Self>, StartError> {
@@ -133,12 +141,22 @@ impl Serving {
         let inquiries = InquiryThread::spawn(api.clone())?;
         let notifications = NotificationThread::spawn(api.clone())?;
         let options = config.http_options(runtime.clock.started_millis());
-        let listener = listening.take(Protocol::Http);
-        let http = listener.map(|listener| http::start(listener, api, options)).transpose()?;
+        let listener = listening.take(Protocol::Http, TransportKind::Plain);
+        let serve = |listener| http::start(listener, api.clone(), options.clone());
+        let http = listener.map(serve).transpose()?;
+        let listener = listening.take(Protocol::Http, TransportKind::Tls);
+        let serve = |listener| {
+            let identity = tls.clone().map(|tls| tls as Arc<dyn http::TlsIdentity>);
+            let options = http::Options { tls: identity, ..options.clone() };
+            http::start(listener, api.clone(), options)
+        };
+        let https = listener.map(serve).transpose()?;
+        let tls_watch = tls.clone().map(TlsWatch::spawn).transpose()?;
         let surroundings = Surroundings {
             config: config.clone(),
             clients: Arc::new(Clients::default()),
             texts: Arc::new(Texts::new(&runtime, &config)),
+            tls,
         };
         let scripts = ScriptThreads::spawn(&runtime, &surroundings)?;
         let loops = spawn_loops(&runtime, &surroundings, polls, listening.take_for_loops())?;
@@ -155,6 +173,8 @@ impl Serving {
             cluster,
             background,
             http,
+            https,
+            tls_watch,
             inquiries,
             notifications,
             loops,
@@ -172,6 +192,8 @@ impl Serving {
             cluster,
             background,
             http,
+            https,
+            tls_watch,
             inquiries,
             notifications,
             loops,
@@ -189,7 +211,10 @@ impl Serving {
             event_loop.join().expect("a loop that panics has ended the process");
         }
         scripts.stop();
-        if let Some(server) = http {
+        if let Some(watch) = tls_watch {
+            watch.stop();
+        }
+        for server in [http, https].into_iter().flatten() {
             // One time for all: clients of the loops may have taken it.
             let drain = Duration::from_millis(config.shutdown_timeout_ms);
             server.stop(drain.saturating_sub(stopped.elapsed()));
@@ -233,7 +258,8 @@ fn enter(
     listening: &mut Listening,
     stop: &Arc<Stop>,
 ) -> Result<Option<EnteredCluster>, StartError> {
-    let peer = match (listening.take(Protocol::Peer), &config.peer_secret_file) {
+    let listener = listening.take(Protocol::Peer, TransportKind::Plain);
+    let peer = match (listener, &config.peer_secret_file) {
         (Some(listener), Some(file)) => {
             let is_of_a_cluster = config.dir.join(MANIFEST_NAME).exists();
             Some((listener, secret::read(file, is_of_a_cluster)?))
@@ -319,7 +345,7 @@ impl Stop {
 
 fn spawn_loops(
     runtime: &Arc<NodeRuntime>,
-    Surroundings { config, clients, texts }: &Surroundings,
+    surroundings: &Surroundings,
     polls: Vec<Poll>,
     listeners: Vec<Bound>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
@@ -328,15 +354,8 @@ fn spawn_loops(
     runtime.delivery.mailboxes.iter().for_each(Mailbox::open);
     let spawn = |(number, poll): (usize, Poll)| {
         let listeners = listeners.take().unwrap_or_default();
-        let event_loop = EventLoop::new(
-            runtime.clone(),
-            config.clone(),
-            clients.clone(),
-            texts.clone(),
-            number,
-            poll,
-            listeners,
-        );
+        let surroundings = surroundings.clone();
+        let event_loop = EventLoop::new(runtime.clone(), surroundings, number, poll, listeners);
         thread::Builder::new().name(format!("loop-{number}")).spawn(move || {
             // Its connections and executors would wait for ever.
             event_loop.run().unwrap_or_else(|error| disk_failed("an event loop", &error));

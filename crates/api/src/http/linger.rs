@@ -22,8 +22,9 @@ use axum::extract::Request;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
+
+use super::socket::Socket;
 
 /// So much of a refused request is read and dropped.
 pub const LINGER_BYTES_MAX: usize = 256 << 20;
@@ -35,7 +36,7 @@ pub const LINGER_TIMEOUT: Duration = Duration::from_secs(30);
 const PIECE_BYTES: usize = 16 << 10;
 
 /// Ends this side, and drops what the other one still sends.
-pub async fn linger(stream: &mut TcpStream) {
+pub async fn linger(stream: &mut Socket) {
     // It may have ended already.
     let _ended = stream.shutdown().await;
     let mut piece = vec![0; PIECE_BYTES];

@@ -127,6 +127,7 @@ mod reply_room;
 mod routes;
 mod server;
 mod snapshots;
+mod socket;
 mod stall;
 mod topic_stream;
 pub mod topics;
@@ -134,11 +135,13 @@ pub mod txn;
 mod uri;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use overlay::LookupChoice;
 
 pub use server::{Server, start, start_with};
+pub use socket::TlsIdentity;
 
 /// For the whole body of a request.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -148,7 +151,7 @@ pub const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(10);
 pub const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Limits and options of an HTTP server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Connections at a time.
     pub connections_max: usize,
@@ -172,6 +175,8 @@ pub struct Options {
     pub stall_timeout: Duration,
     /// The socket of `carillon dev`, if that has started the node.
     pub dev_control: Option<PathBuf>,
+    /// The certificate, if the listener is for TLS.
+    pub tls: Option<Arc<dyn TlsIdentity>>,
     /// Names this process in request ids: drawn when it started (SAFETY G10).
     pub incarnation: u64,
 }
@@ -191,6 +196,7 @@ impl Options {
             room_timeout: ROOM_TIMEOUT,
             stall_timeout: Duration::from_secs(30),
             dev_control: None,
+            tls: None,
             incarnation,
         }
     }

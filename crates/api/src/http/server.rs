@@ -25,6 +25,7 @@ use super::extension::Extension;
 use super::handlers::router;
 use super::library::{RefusalRewriter, Replies, ReplyBody};
 use super::linger::linger;
+use super::socket::Socket;
 use super::stall::StallTimeoutStream;
 use crate::NodeService;
 
@@ -161,16 +162,28 @@ async fn accept(
 }
 
 async fn connection(
-    mut stream: TcpStream,
+    stream: TcpStream,
     router: Router,
     context: Shared,
     mut stopping: Stopping,
     _seat: OwnedSemaphorePermit,
 ) {
-    context.connections.fetch_add(1, Ordering::Relaxed);
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "an HTTP connection stays without TCP_NODELAY");
     }
+    let opened = tokio::select! {
+        biased;
+        opened = Socket::open(stream, context.options.tls.as_deref()) => opened,
+        _drain = stopped(&mut stopping) => return,
+    };
+    let mut stream = match opened {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::debug!(%error, "a TLS handshake has failed");
+            return;
+        }
+    };
+    context.connections.fetch_add(1, Ordering::Relaxed);
     let mut has_stalled = false;
     let stalling =
         StallTimeoutStream::new(&mut stream, &mut has_stalled, context.options.stall_timeout);
@@ -181,7 +194,7 @@ async fn connection(
         ended = ended => ended,
         () = cut_off.wanted() => {
             // What it has not read is of no use to it.
-            let _reset = stream.set_zero_linger();
+            let _reset = stream.tcp().set_zero_linger();
             context.connections.fetch_sub(1, Ordering::Relaxed);
             return;
         }

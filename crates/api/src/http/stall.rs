@@ -6,13 +6,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
+
+use super::socket::Socket;
 
 /// A stream whose writes fail once no byte has left for a while. Reads are not timed here: heads
 /// and bodies have their own limits.
 pub struct StallTimeoutStream<'a> {
-    stream: &'a mut TcpStream,
+    stream: &'a mut Socket,
     stalled: &'a mut bool,
     timeout: Duration,
     /// Runs only while a write waits.
@@ -22,7 +23,7 @@ pub struct StallTimeoutStream<'a> {
 
 impl<'a> StallTimeoutStream<'a> {
     /// Gives up after `timeout` without progress, and says so in `stalled`.
-    pub fn new(stream: &'a mut TcpStream, stalled: &'a mut bool, timeout: Duration) -> Self {
+    pub fn new(stream: &'a mut Socket, stalled: &'a mut bool, timeout: Duration) -> Self {
         Self { stream, stalled, timeout, clock: Box::pin(sleep(timeout)), waiting: false }
     }
 

@@ -102,6 +102,15 @@ pub enum ConfigError {
         /// Its address.
         address: SocketAddr,
     },
+    /// TLS without a certificate.
+    #[error(
+        "{listener} needs a certificate: say --tls-cert-file and --tls-key-file \
+         (CARILLON_TLS_CERT_FILE, CARILLON_TLS_KEY_FILE). `carillon certs` makes some to try"
+    )]
+    NoCertificate {
+        /// The listener's setting.
+        listener: &'static str,
+    },
     /// A listener for nodes that others could reach.
     #[error(
         "peer = {address} could be reached from other machines. Nodes prove to each other that \

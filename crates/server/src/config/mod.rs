@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::listeners::{Listener, Protocol, TransportKind};
+use crate::tls::TlsFiles;
 use gateway::resp::Mode;
 use keyspace::VersionRange;
 use overlay::LookupChoice;
@@ -227,25 +228,32 @@ impl Config {
     }
 
     /// The listeners, one row each, those that are off among them.
-    pub fn listeners(&self) -> [Listener; 5] {
+    pub fn listeners(&self) -> [Listener; 8] {
         let row = |protocol, listen, lookup: Option<LookupChoice>| Listener {
             protocol,
             listen,
             transport: TransportKind::Plain,
             lookup: lookup.unwrap_or(self.lookup),
         };
+        let tls = |row: Listener| Listener { transport: TransportKind::Tls, ..row };
         [
             row(Protocol::Resp, self.resp, self.resp_lookup),
             row(Protocol::RespReplica, self.resp_replica, self.resp_lookup),
             row(Protocol::Native, self.native, None),
             row(Protocol::Http, self.http, self.http_lookup),
             row(Protocol::Peer, self.peer, None),
+            tls(row(Protocol::Resp, self.resp_tls, self.resp_lookup)),
+            tls(row(Protocol::Native, self.native_tls, None)),
+            tls(row(Protocol::Http, self.http_tls, self.http_lookup)),
         ]
     }
 
-    /// Where a protocol's listener is.
-    pub fn listen_mut(&mut self, protocol: Protocol) -> &mut Listen {
-        match protocol {
+    /// Where a row's listener is.
+    pub fn listen_mut(&mut self, row: &Listener) -> &mut Listen {
+        match row.protocol {
+            Protocol::Resp if row.transport == TransportKind::Tls => &mut self.resp_tls,
+            Protocol::Native if row.transport == TransportKind::Tls => &mut self.native_tls,
+            Protocol::Http if row.transport == TransportKind::Tls => &mut self.http_tls,
             Protocol::Resp => &mut self.resp,
             Protocol::RespReplica => &mut self.resp_replica,
             Protocol::Native => &mut self.native,
@@ -362,6 +370,7 @@ impl Config {
     /// The first that does not fit, with its remedy.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_listeners()?;
+        self.check_tls()?;
         self.check_peers()?;
         let ports = [
             ("resp", self.resp, self.resp_advertise_port),
@@ -390,12 +399,14 @@ impl Config {
     }
 
     fn check_listeners(&self) -> Result<(), ConfigError> {
-        let on = self.listeners().map(|row| Some((row.protocol, row.listen.address()?)));
-        let on: Vec<(Protocol, SocketAddr)> = on.into_iter().flatten().collect();
-        for (place, &(protocol, address)) in on.iter().enumerate() {
-            let setting = protocol.name();
-            if !self.insecure && !is_loopback(address.ip()) {
-                return Err(match protocol {
+        let on = self.listeners().map(|row| Some((row, row.listen.address()?)));
+        let on: Vec<(Listener, SocketAddr)> = on.into_iter().flatten().collect();
+        for (place, &(row, address)) in on.iter().enumerate() {
+            let setting = row.name();
+            // Who shows a certificate that the operator's own authority has signed is no stranger.
+            let asks = row.transport == TransportKind::Tls && self.tls_client_ca_file.is_some();
+            if !self.insecure && !is_loopback(address.ip()) && !asks {
+                return Err(match row.protocol {
                     Protocol::Peer => ConfigError::ExposedPeer { address },
                     _ => ConfigError::Exposed { setting, address },
                 });
@@ -409,6 +420,22 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Where the certificates are, if a listener needs them.
+    pub fn tls_files(&self) -> Option<TlsFiles> {
+        let (cert, key) = (self.tls_cert_file.clone()?, self.tls_key_file.clone()?);
+        Some(TlsFiles { cert, key, client_ca: self.tls_client_ca_file.clone() })
+    }
+
+    fn check_tls(&self) -> Result<(), ConfigError> {
+        let is_on =
+            |row: &Listener| row.transport == TransportKind::Tls && row.listen.address().is_some();
+        let Some(row) = self.listeners().into_iter().find(is_on) else { return Ok(()) };
+        match (&self.tls_cert_file, &self.tls_key_file) {
+            (Some(_), Some(_)) => Ok(()),
+            _ => Err(ConfigError::NoCertificate { listener: row.name() }),
+        }
     }
 
     fn check_peers(&self) -> Result<(), ConfigError> {

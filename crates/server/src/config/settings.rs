@@ -126,6 +126,20 @@ settings! {
     native: Listen = "127.0.0.1:7400", Address, Address;
     /// Where HTTP and the command line connect, or off.
     http: Listen = "127.0.0.1:7480", Address, Address;
+    /// Where Redis clients connect by TLS, or off.
+    resp_tls: Listen = "off", Address, Address;
+    /// Where clients of the native frames connect by TLS, or off.
+    native_tls: Listen = "off", Address, Address;
+    /// Where HTTP clients connect by TLS (https), or off.
+    http_tls: Listen = "off", Address, Address;
+    /// File with the node's certificate, then those that lead to its root, as PEM. When the files
+    /// change they are read again, for new connections.
+    tls_cert_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// File with the certificate's private key, as PEM.
+    tls_key_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// File with certificates of those who sign clients' certificates, as PEM. With it a client
+    /// without such a certificate is refused.
+    tls_client_ca_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
     /// Where the other nodes of a cluster connect, or off: a node alone.
     peer: Listen = "off", Address, Address;
     /// Peer addresses of members of the cluster to join. On an empty directory the node waits until

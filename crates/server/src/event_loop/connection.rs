@@ -511,7 +511,7 @@ pub(super) mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
         let address = listener.local_addr().expect("the listener has an address");
         let stream = TcpStream::connect(address).expect("somebody listens");
-        let stream = Transport::new(TransportKind::Plain, stream);
+        let stream = Transport::new(TransportKind::Plain, None, stream).expect("a plain socket");
         let mut connection = Connection::new(1, Principal::Local, stream, Protocol::Native, 0);
         for only_reads in [true, false] {
             let frame = ReplyFrame::Resp { version: Version::V2, muted: false };
@@ -537,7 +537,7 @@ pub(super) mod tests {
         let peer = gateway::resp::Peer::default();
         let session = Box::new(Session::new(1, peer, limits, lookup, 0));
         let protocol = Protocol::Resp(session, ArgRanges::new());
-        let transport = Transport::new(TransportKind::Plain, stream);
+        let transport = Transport::new(TransportKind::Plain, None, stream).expect("a plain socket");
         (Connection::new(1, Principal::Local, transport, protocol, 0), client)
     }
 

@@ -108,7 +108,8 @@ use crate::runtime::durations::DurationCounts;
 use crate::runtime::executors;
 use crate::runtime::lookups::Trace;
 use crate::runtime::mailbox::Mail;
-use crate::scripts::Job;
+use crate::scripts::{Job, Surroundings};
+use crate::tls::Tls;
 use connection::Connection;
 pub(crate) use context::CommandContext;
 pub use context::{Clients, Texts};
@@ -189,6 +190,8 @@ pub struct EventLoop {
     config: Arc<Config>,
     clients: Arc<Clients>,
     texts: Arc<Texts>,
+    /// The node's certificate.
+    tls: Option<Arc<Tls>>,
     limits: RequestLimits,
     number: usize,
     poll: Poll,
@@ -254,13 +257,12 @@ impl EventLoop {
     /// A loop with its poll, whose waker is registered already.
     pub fn new(
         runtime: Arc<NodeRuntime>,
-        config: Arc<Config>,
-        clients: Arc<Clients>,
-        texts: Arc<Texts>,
+        surroundings: Surroundings,
         number: usize,
         poll: Poll,
         listeners: Vec<Bound>,
     ) -> Self {
+        let Surroundings { config, clients, texts, tls } = surroundings;
         let statistics = clients.statistics.of_loop();
         let listeners = listeners.into_iter();
         let listeners = listeners.map(|b| (b.row, TcpListener::from_std(b.socket))).collect();
@@ -276,6 +278,7 @@ impl EventLoop {
             config,
             clients,
             texts,
+            tls,
             number,
             poll,
             listeners,
@@ -352,7 +355,7 @@ impl EventLoop {
                     return Ok(());
                 }
             }
-            if self.config.idle_timeout_ms > 0 && swept.elapsed() >= SWEEP {
+            if self.sweeps() && swept.elapsed() >= SWEEP {
                 swept = Instant::now();
                 self.sweep();
             }

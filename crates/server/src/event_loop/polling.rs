@@ -75,7 +75,7 @@ impl EventLoop {
         let timeout = match (busy, deadline) {
             (true, _) => Some(Duration::ZERO),
             (false, Some(until)) => Some(until.saturating_duration_since(Instant::now())),
-            (false, None) if self.config.idle_timeout_ms > 0 => Some(SWEEP),
+            (false, None) if self.sweeps() => Some(SWEEP),
             (false, None) => None,
         };
         let looks = [

@@ -221,6 +221,15 @@ impl EventLoop {
                 Err(_) => connection.advance(ConnectionState::Broken),
             }
         }
+        if connection.ready.writable && connection.transport.has_unsent() {
+            match io::Write::flush(&mut connection.transport) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    connection.ready.writable = false;
+                }
+                Err(_) => connection.advance(ConnectionState::Broken),
+            }
+        }
         if connection.output.sent > before {
             connection.active_millis = self.now.millis();
             connection.some_is_sent();

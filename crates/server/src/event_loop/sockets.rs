@@ -13,6 +13,7 @@ use super::transport::Transport;
 use super::{EventLoop, LISTENERS, NewConnection};
 use crate::listeners::{self, Listener};
 use crate::runtime::mailbox::Mail;
+use crate::tls::HANDSHAKE_MS;
 use gateway::access::Principal;
 use gateway::resp::{ArgRanges, Peer, Session};
 
@@ -52,9 +53,11 @@ impl EventLoop {
         counters.connections_accepted.add(1);
         if counters.connections.get() >= self.config.connections_max {
             counters.connections_rejected.add(1);
-            let mut transport = Transport::new(listener.transport, stream.into());
-            // As a courtesy; the socket is closed either way.
-            let _refused = io::Write::write(&mut transport, listener.protocol.too_many());
+            let transport = Transport::new(listener.transport, self.tls.as_deref(), stream.into());
+            // As a courtesy; the socket is closed either way. By TLS it would take a handshake.
+            if let Ok(Transport::Plain(mut socket)) = transport {
+                let _refused = io::Write::write(&mut socket, listener.protocol.too_many());
+            }
             return;
         }
         counters.connections.add(1);
@@ -74,7 +77,14 @@ impl EventLoop {
     /// Takes a connection as its own.
     pub(super) fn adopt(&mut self, new: NewConnection) {
         let listener = new.listener;
-        let mut transport = Transport::new(listener.transport, new.stream);
+        let transport = Transport::new(listener.transport, self.tls.as_deref(), new.stream);
+        let mut transport = match transport {
+            Ok(transport) => transport,
+            Err(error) => {
+                tracing::warn!("a connection by TLS is closed: {error}");
+                return self.runtime.counters.connections.sub(1);
+            }
+        };
         let principal = match transport.peer_addr() {
             Ok(addr) if addr.ip().to_canonical().is_loopback() => Principal::Local,
             _ => Principal::Anonymous,
@@ -141,6 +151,11 @@ impl EventLoop {
         }
     }
 
+    /// Whether there are connections that may be silent for too long.
+    pub(super) fn sweeps(&self) -> bool {
+        self.config.idle_timeout_ms > 0 || self.tls.is_some()
+    }
+
     /// Closes connections that were silent for too long.
     pub(super) fn sweep(&mut self) {
         let now = self.runtime.clock.millis();
@@ -150,12 +165,19 @@ impl EventLoop {
             matches!(&connection.protocol, Protocol::Resp(session, _)
                 if !session.subscriptions().is_empty())
         };
+        // Who has not said who he is may not stay.
+        let is_late = |connection: &Connection| {
+            connection.transport.is_handshaking()
+                && now.saturating_sub(connection.active_millis) > HANDSHAKE_MS
+        };
         let idle = |connection: &Connection| {
-            connection.pending.is_empty()
-                && !connection.is_own
-                && !subscribes(connection)
-                && connection.next.waits_for == WaitsFor::Nothing
-                && now.saturating_sub(connection.active_millis) > limit
+            is_late(connection)
+                || limit > 0
+                    && connection.pending.is_empty()
+                    && !connection.is_own
+                    && !subscribes(connection)
+                    && connection.next.waits_for == WaitsFor::Nothing
+                    && now.saturating_sub(connection.active_millis) > limit
         };
         let idle: Vec<usize> = self
             .connections

@@ -8,28 +8,43 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
 use crate::listeners::TransportKind;
+use crate::tls::{Tls, TlsStream};
 
 /// The way to one client. A call costs a branch on the kind.
 #[derive(Debug)]
 pub enum Transport {
     /// The socket's bytes as they are.
     Plain(TcpStream),
+    /// Encrypted.
+    Tls(Box<TlsStream>),
 }
 
 impl Transport {
     /// Over a socket that was just accepted.
-    pub fn new(kind: TransportKind, stream: std::net::TcpStream) -> Self {
+    ///
+    /// # Errors
+    /// TLS is not set up.
+    pub fn new(
+        kind: TransportKind,
+        tls: Option<&Tls>,
+        stream: std::net::TcpStream,
+    ) -> io::Result<Self> {
         let stream = TcpStream::from_std(stream);
         // Replies go out as they are; without this they may wait for the client's acknowledgement.
         let _unsupported = stream.set_nodelay(true);
-        match kind {
-            TransportKind::Plain => Transport::Plain(stream),
+        match (kind, tls) {
+            (TransportKind::Plain, _) => Ok(Transport::Plain(stream)),
+            (TransportKind::Tls, Some(tls)) => {
+                Ok(Transport::Tls(Box::new(TlsStream::new(tls.config(), stream)?)))
+            }
+            (TransportKind::Tls, None) => Err(io::Error::other("there is no certificate")),
         }
     }
 
     fn socket(&self) -> &TcpStream {
         match self {
             Transport::Plain(stream) => stream,
+            Transport::Tls(stream) => stream.socket(),
         }
     }
 
@@ -39,9 +54,11 @@ impl Transport {
     /// If the system refuses.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
-        match self {
-            Transport::Plain(stream) => registry.register(stream, token, interest),
-        }
+        let stream = match self {
+            Transport::Plain(stream) => stream,
+            Transport::Tls(stream) => stream.socket_mut(),
+        };
+        registry.register(stream, token, interest)
     }
 
     /// Whether a read of `received` bytes into `room` has taken all that is there, so that the
@@ -50,7 +67,22 @@ impl Transport {
     pub fn is_drained(&self, received: usize, room: usize) -> bool {
         match self {
             Transport::Plain(_) => received < room,
+            Transport::Tls(stream) => stream.is_drained(),
         }
+    }
+
+    /// Whether it has bytes to send that were given to it before.
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        match self {
+            Transport::Plain(_) => false,
+            Transport::Tls(stream) => stream.has_unsent(),
+        }
+    }
+
+    /// Whether nothing can be asked of it yet.
+    pub fn is_handshaking(&self) -> bool {
+        matches!(self, Transport::Tls(stream) if stream.is_handshaking())
     }
 
     /// Ends both directions at once.
@@ -80,6 +112,7 @@ impl Read for Transport {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(stream) => stream.read(buffer),
+            Transport::Tls(stream) => stream.read(buffer),
         }
     }
 }
@@ -89,12 +122,14 @@ impl Write for Transport {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(stream) => stream.write(bytes),
+            Transport::Tls(stream) => stream.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Transport::Plain(stream) => stream.flush(),
+            Transport::Tls(stream) => stream.flush(),
         }
     }
 }

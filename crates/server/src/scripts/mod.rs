@@ -468,4 +468,6 @@ pub struct Surroundings {
     pub clients: Arc<crate::event_loop::Clients>,
     /// Texts about the server.
     pub texts: Arc<crate::event_loop::Texts>,
+    /// The node's certificate, if it has one.
+    pub tls: Option<Arc<crate::tls::Tls>>,
 }

@@ -1,0 +1,263 @@
+//! TLS, with other people's programs: redis-cli, curl and openssl. Certificates come from
+//! `carillon certs dev`.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use harness::node::{Node, TEST_TIMEOUT};
+use harness::ports::unused;
+use harness::process::Directory;
+use harness::until;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
+
+/// Runs a program with this input, and waits for its end.
+fn run(program: &str, args: &[&str], input: &[u8]) -> Output {
+    let mut command = Command::new(program);
+    let piped = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = piped.stderr(Stdio::piped()).spawn().expect("it is installed");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    std::thread::scope(|scope| {
+        // One that refuses the connection reads nothing.
+        scope.spawn(move || stdin.write_all(input).is_ok());
+        child.wait_with_output().expect("it ends")
+    })
+}
+
+fn text(output: &Output) -> String {
+    let all = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&all).trim().to_owned()
+}
+
+/// A directory of certificates.
+struct Certs(PathBuf);
+
+impl Certs {
+    fn make(dir: &Path, more: &[&str]) -> Self {
+        let words = [&["certs", "dev", "--dir", dir.to_str().unwrap()], more].concat();
+        let made = run(PROGRAM, &words, b"");
+        assert!(made.status.success(), "{}", text(&made));
+        Self(dir.to_owned())
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a path").to_owned()
+    }
+
+    /// Flags of a node that has this certificate.
+    fn flags(&self) -> [String; 4] {
+        let flag = |name: &str, file| [format!("--{name}"), self.file(file)];
+        let [cert, key] = [flag("tls-cert-file", "server.pem"), flag("tls-key-file", "server.key")];
+        [cert, key].concat().try_into().expect("four")
+    }
+
+    /// `redis-cli` that trusts this authority, and shows a certificate if asked for.
+    fn redis_cli(&self, at: SocketAddr, shows: Option<&Self>, words: &[&str]) -> Output {
+        self.redis_cli_with(at, shows, words, b"")
+    }
+
+    fn redis_cli_with(
+        &self,
+        at: SocketAddr,
+        shows: Option<&Self>,
+        words: &[&str],
+        input: &[u8],
+    ) -> Output {
+        let port = at.port().to_string();
+        let mut all = vec!["-p".to_owned(), port, "--tls".into()];
+        all.extend(["--cacert".into(), self.file("ca.pem")]);
+        if let Some(own) = shows {
+            all.extend(["--cert".into(), own.file("client.pem")]);
+            all.extend(["--key".into(), own.file("client.key")]);
+        }
+        let all: Vec<&str> = all.iter().map(String::as_str).chain(words.iter().copied()).collect();
+        run("redis-cli", &all, input)
+    }
+
+    /// The serial number of the certificate that a listener shows.
+    fn serial(&self, at: SocketAddr) -> String {
+        let (connect, ca) = (at.to_string(), self.file("ca.pem"));
+        let shown = run(
+            "openssl",
+            &["s_client", "-connect", &connect, "-CAfile", &ca, "-verify_return_error"],
+            b"",
+        );
+        assert!(text(&shown).contains("Verify return code: 0 (ok)"), "{}", text(&shown));
+        let serial = run("openssl", &["x509", "-noout", "-serial"], &shown.stdout);
+        text(&serial)
+    }
+}
+
+/// A node with TLS listeners of Redis and HTTP clients.
+fn node(name: &str, certs: &Certs, more: &[&str]) -> (Node, SocketAddr, SocketAddr) {
+    let (resp, http) = (unused(), unused());
+    let (resp_text, http_text) = (resp.to_string(), http.to_string());
+    let of_certs = certs.flags();
+    let mut flags = vec!["--resp-tls", &resp_text, "--http-tls", &http_text];
+    flags.extend(of_certs.iter().map(String::as_str).chain(more.iter().copied()));
+    (Node::alone_and_ready(PROGRAM, name, &flags), resp, http)
+}
+
+fn curl(certs: &Certs, args: &[&str]) -> Output {
+    let ca = certs.file("ca.pem");
+    run("curl", &[&["-sS", "--max-time", "30", "--cacert", &ca], args].concat(), b"")
+}
+
+#[test]
+fn clients_by_tls_are_served_as_others() {
+    let dir = Directory::new("tls_clients").unwrap();
+    let certs = Certs::make(&dir.path().join("certs"), &[]);
+    let others = Certs::make(&dir.path().join("others"), &[]);
+    let (node, resp, http) = node("tls_clients_node", &certs, &[]);
+    assert_eq!(text(&certs.redis_cli(resp, None, &["SET", "a", "1"])), "OK");
+    assert_eq!(text(&certs.redis_cli(resp, None, &["GET", "a"])), "1");
+    // Plain listeners stand beside it, over the same keys.
+    assert_eq!(node.connect().ask(&["GET", "a"]).unwrap().text(), "1");
+    // Long values, both ways, and a long pipeline.
+    let long: Vec<u8> = (0..8_000_000_u32).map(|n| b'a' + (n % 23) as u8).collect();
+    let set = certs.redis_cli_with(resp, None, &["-x", "SET", "long"], &long);
+    assert_eq!(text(&set), "OK");
+    let got = certs.redis_cli(resp, None, &["GET", "long"]);
+    assert!(got.stdout.strip_suffix(b"\n") == Some(&long), "{} bytes", got.stdout.len());
+    let sets: String = (0..20_000).map(|n| format!("SET key:{n} value:{n}\r\n")).collect();
+    let piped = certs.redis_cli_with(resp, None, &["--pipe"], sets.as_bytes());
+    assert!(text(&piped).contains("errors: 0, replies: 20000"), "{}", text(&piped));
+    assert_eq!(text(&certs.redis_cli(resp, None, &["GET", "key:19999"])), "value:19999");
+
+    let url = format!("https://{http}/v1/kv/0/a");
+    assert_eq!(text(&curl(&certs, &[&url])), "1");
+    let put =
+        curl(&certs, &["-X", "PUT", "-d", "2", "-o", "/dev/null", "-w", "%{http_code}", &url]);
+    assert!(text(&put).starts_with('2'), "{}", text(&put));
+    let whole = curl(&certs, &[&format!("https://{http}/v1/kv/0/long")]);
+    assert!(whole.stdout == long, "{} bytes", whole.stdout.len());
+
+    // Who trusts another authority, speaks an old version, or no TLS at all.
+    let refused = others.redis_cli(resp, None, &["GET", "a"]);
+    assert!(!refused.status.success() && text(&refused).contains("certificate"), "{refused:?}");
+    assert!(!curl(&others, &[&url]).status.success());
+    let old = ["s_client", "-connect", &resp.to_string(), "-tls1_1"];
+    assert!(!text(&run("openssl", &old, b"")).contains("Cipher is TLS"));
+    for at in [resp, http] {
+        let mut plain = TcpStream::connect(at).unwrap();
+        plain.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        plain.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\nPING\r\n").unwrap();
+        let mut rest = Vec::new();
+        // It ends, maybe by a reset; an alert may come before.
+        let _end = plain.read_to_end(&mut rest);
+        assert!(rest.len() < 64 && !rest.starts_with(b"HTTP"), "{rest:?}");
+    }
+    assert_eq!(text(&certs.redis_cli(resp, None, &["GET", "a"])), "2");
+}
+
+#[test]
+fn clients_must_show_a_certificate_if_the_node_asks_for_one() {
+    let dir = Directory::new("tls_mutual").unwrap();
+    let certs = Certs::make(&dir.path().join("certs"), &["--client", "ann"]);
+    let others = Certs::make(&dir.path().join("others"), &[]);
+    let ca = certs.file("ca.pem");
+    let (_node, resp, http) = node("tls_mutual_node", &certs, &["--tls-client-ca-file", &ca]);
+    assert_eq!(text(&certs.redis_cli(resp, Some(&certs), &["PING"])), "PONG");
+    assert_ne!(text(&certs.redis_cli(resp, None, &["PING"])), "PONG");
+    assert_ne!(text(&certs.redis_cli(resp, Some(&others), &["PING"])), "PONG");
+    let url = format!("https://{http}/v1/status");
+    assert!(!curl(&certs, &[&url]).status.success());
+    let (cert, key) = (certs.file("client.pem"), certs.file("client.key"));
+    let shown = curl(&certs, &["--cert", &cert, "--key", &key, &url]);
+    assert!(text(&shown).contains("\"ready\":true"), "{}", text(&shown));
+    let (cert, key) = (others.file("client.pem"), others.file("client.key"));
+    assert!(!curl(&certs, &["--cert", &cert, "--key", &key, &url]).status.success());
+}
+
+#[test]
+fn new_certificates_are_taken_while_the_node_runs() {
+    let dir = Directory::new("tls_reload").unwrap();
+    let certs = Certs::make(&dir.path().join("certs"), &[]);
+    let (_node, resp, http) = node("tls_reload_node", &certs, &[]);
+    let before = certs.serial(resp);
+    assert_eq!(certs.serial(http), before);
+    // A connection that is open stays.
+    let (port, ca) = (resp.port().to_string(), certs.file("ca.pem"));
+    let mut open = Command::new("redis-cli")
+        .args(["-p", &port, "--tls", "--cacert", &ca])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut words = open.stdin.take().unwrap();
+    words.write_all(b"SET open 1\n").unwrap();
+    Certs::make(&dir.path().join("certs"), &[]);
+    let after = until(TEST_TIMEOUT, "the new certificate is shown", || {
+        Some(certs.serial(resp)).filter(|serial| *serial != before)
+    });
+    assert_eq!(certs.serial(http), after);
+    words.write_all(b"GET open\n").unwrap();
+    drop(words);
+    assert_eq!(text(&open.wait_with_output().unwrap()), "OK\n1");
+    // One that is no good is not taken.
+    std::fs::write(certs.file("server.pem"), "nonsense").unwrap();
+    std::thread::sleep(server::tls::LOOK_EVERY + Duration::from_secs(1));
+    assert_eq!(certs.serial(resp), after);
+}
+
+#[test]
+fn who_never_ends_a_handshake_is_closed_and_others_are_served() {
+    const HALF_OPEN: usize = 500;
+    let dir = Directory::new("tls_half").unwrap();
+    let certs = Certs::make(&dir.path().join("certs"), &[]);
+    let (node, resp, _http) = node("tls_half_node", &certs, &[]);
+    let mut half: Vec<TcpStream> =
+        (0..HALF_OPEN).map(|_| TcpStream::connect(resp).expect("it is accepted")).collect();
+    assert_eq!(text(&certs.redis_cli(resp, None, &["PING"])), "PONG");
+    assert_eq!(node.connect().ask(&["PING"]).unwrap().text(), "PONG");
+    for stream in &mut half {
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        match stream.read(&mut [0; 16]) {
+            Ok(0) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            other => panic!("it is not closed: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn files_that_are_no_good_keep_the_node_from_starting() {
+    let dir = Directory::new("tls_bad").unwrap();
+    let certs = Certs::make(&dir.path().join("certs"), &[]);
+    let others = Certs::make(&dir.path().join("others"), &[]);
+    let data = dir.path().join("data");
+    let start = |cert: &str, key: &str, more: &[&str]| {
+        let at = unused().to_string();
+        let mut words = vec!["start", "--dir", data.to_str().unwrap(), "--resp", "off"];
+        words.extend(["--http", "off", "--native", "off", "--resp-tls", &at]);
+        words.extend(["--tls-cert-file", cert, "--tls-key-file", key]);
+        words.extend(more);
+        let ended = run(PROGRAM, &words, b"");
+        (ended.status.code(), text(&ended))
+    };
+    let (cert, key) = (certs.file("server.pem"), certs.file("server.key"));
+    let missing = dir.path().join("none.pem");
+    let bad = dir.path().join("bad.pem");
+    std::fs::write(&bad, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    let (missing, bad) = (missing.to_str().unwrap(), bad.to_str().unwrap());
+    for (cert, key, more, said) in [
+        (missing, &*key, &[][..], "No such file"),
+        (bad, &key, &[], "no certificate"),
+        (&cert, bad, &[], "private key"),
+        (&cert, &others.file("server.key"), &[], "does not fit"),
+        (&cert, &key, &["--tls-client-ca-file", missing], "No such file"),
+        ("", &key, &[], "--tls-cert-file"),
+    ] {
+        let (code, text) = start(cert, key, more);
+        assert!(code != Some(0) && text.contains(said), "{cert} {key}: {code:?} {text}");
+        assert!(!data.join("MANIFEST").exists(), "nothing was made");
+    }
+    let made = run(PROGRAM, &["certs", "dev", "--dir", "/proc/none"], b"");
+    assert!(made.status.code() == Some(1) && text(&made).contains("/proc/none"), "{made:?}");
+    let host = "a name with spaces and \u{fc}";
+    let made = run(PROGRAM, &["certs", "dev", "--dir", missing, "--host", host], b"");
+    assert!(made.status.code() == Some(2) && text(&made).contains("--host"), "{made:?}");
+}
