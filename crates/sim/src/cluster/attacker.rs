@@ -8,7 +8,7 @@
 //! | alters a byte of a message | the receiver's decoder, by the frame's checksum or length |
 //! | alters a byte of a handshake | the side that gets it, by the other's MAC |
 //! | dials a node in the name of another, and guesses the secret | the node, by the MAC |
-//! | … or says again what that other has said in a handshake before | the node: its nonce is new |
+//! | … or repeats the messages of a recorded handshake | the node: its nonce is new |
 //!
 //! A receiver that has refused a frame closes the link, and all that was on it is lost. If one of
 //! these were taken for genuine, the run fails.
@@ -40,7 +40,7 @@ use crate::rng::Rng;
 const RULE: &str = "what is altered or forged is refused";
 /// While somebody attacks, a handshake is forged once in so many milliseconds.
 const FORGE_IN: u64 = 40;
-/// What the nodes know and the attacker does not.
+/// The nodes know it, and the attacker does not.
 const SECRET: &[u8] = b"only nodes of this cluster know this";
 /// Frames that follow one whose length was altered: pings.
 const FOLLOWING_KIND: u8 = frame::KIND_OWN_MIN;
@@ -63,7 +63,7 @@ pub struct Attacker {
     rng: Rng,
     /// One of so many messages is altered; 0: nobody attacks.
     one_in: u64,
-    /// What a node has said in a genuine handshake, and to whom.
+    /// The dialler's messages of a genuine handshake, and whose it was.
     recorded: Option<Recording>,
 }
 
@@ -71,7 +71,7 @@ pub struct Attacker {
 struct Recording {
     dialler: usize,
     acceptor: usize,
-    said: Vec<Vec<u8>>,
+    messages: Vec<Vec<u8>>,
 }
 
 /// In a quarter of all runs. It is drawn apart, so that all else in a run of a seed stays as it
@@ -137,8 +137,8 @@ fn read(bytes: &[u8]) -> Result<Frame, FrameError> {
     }
 }
 
-/// Lets two sides speak until one has ended it or waits for more; `on_the_way` may change what is
-/// said, by its number from 0. Whether the other's proof was found good: by the acceptor, by the
+/// Lets two sides speak until one has ended it or waits for more; `on_the_way` may change a message,
+/// by its number from 0. Whether the other's proof was found good: by the acceptor, by the
 /// dialler.
 fn converse(
     dialler: (&mut Handshake, Vec<u8>),
@@ -146,13 +146,13 @@ fn converse(
     trusts_all: bool,
     mut on_the_way: impl FnMut(usize, &mut Vec<u8>),
 ) -> [bool; 2] {
-    let (dialler, mut said) = dialler;
+    let (dialler, mut bytes) = dialler;
     let mut found_good = [false; 2];
     for number in 0..4 {
-        on_the_way(number, &mut said);
+        on_the_way(number, &mut bytes);
         let (side, mut out) = (number % 2, Vec::new());
         let listener = if side == 0 { &mut *acceptor } else { &mut *dialler };
-        match listener.step(&said, &mut out) {
+        match listener.step(&bytes, &mut out) {
             Ok(Progress::Proven(peer)) => {
                 found_good[side] = true;
                 let _linked = listener.proceed(&peer, 1, &mut out);
@@ -167,7 +167,7 @@ fn converse(
         if out.is_empty() {
             return found_good;
         }
-        said = out;
+        bytes = out;
     }
     found_good
 }
@@ -293,13 +293,13 @@ impl World {
         converse((&mut dialler, hello), &mut acceptor, trusts_all, |_, _| {})[0]
     }
 
-    /// Says to a node again what another has said to it in a handshake before.
+    /// Repeats the dialler's messages of a recorded handshake.
     fn replay(&mut self, recording: &Recording) -> bool {
         let mut acceptor = self.accept(recording.acceptor);
         let trusts_all = self.has(Plant::UnprovenHello);
         let mut taken = false;
-        for said in &recording.said {
-            taken = match acceptor.step(said, &mut Vec::new()) {
+        for message in &recording.messages {
+            taken = match acceptor.step(message, &mut Vec::new()) {
                 Ok(Progress::Proven(_)) => true,
                 Err(HandshakeError::Refused(Refusal::WrongSecret)) => trusts_all,
                 _ => false,
@@ -311,16 +311,16 @@ impl World {
     /// Two nodes shake hands, and one of the messages with a proof or before it is altered. First
     /// they do so undisturbed, so that it is known that only the change is refused.
     fn alter_handshake(&mut self, dialler: usize, acceptor: usize) -> Result<bool, Violation> {
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         let good = self.shake(dialler, acceptor, |number, bytes| {
             if number % 2 == 0 {
-                said.push(bytes.clone());
+                messages.push(bytes.clone());
             }
         });
         if good != [true, true] {
             return Err(Violation::new(RULE, format!("but a genuine handshake was: {good:?}")));
         }
-        self.attacker.recorded = Some(Recording { dialler, acceptor, said });
+        self.attacker.recorded = Some(Recording { dialler, acceptor, messages });
         let altered = self.attacker.rng.below(4) as usize;
         let mut rng = self.attacker.rng.clone();
         let found_good = self.shake(dialler, acceptor, |number, bytes| {
