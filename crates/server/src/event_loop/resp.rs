@@ -330,6 +330,9 @@ impl EventLoop {
                 let what = SpanningCommand { args: command.args, needs_memory: false };
                 self.span_keyspaces(at, connection, session, what, muted)
             }
+            Request::PublishToTopic { topic, messages } if !session.has_transaction() => {
+                self.publish_to_topic(at, connection, session, (topic, messages), muted)
+            }
             Request::Libraries(asked) => {
                 self.ask_of_libraries(at, connection, session, asked, muted)
             }
@@ -472,6 +475,7 @@ impl EventLoop {
             | Request::Commit
             | Request::Transfer(_)
             | Request::Swap(_)
+            | Request::PublishToTopic { .. }
             | Request::Script(_)
             | Request::Scripts(_)
             | Request::Libraries(_)
