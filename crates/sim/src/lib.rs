@@ -37,8 +37,8 @@
 //! `carillon sim --nodes 3` runs a whole [`cluster`]: nodes of the same code, a network that loses,
 //! repeats, delays and cuts, links that are lost with their packets and come back, clocks that
 //! drift and lie an hour apart, leader transfers, processes that crash and pause, power that fails
-//! at any change of a disk (`--power-at` tries one after the other), an attacker who alters messages
-//! and forges handshakes ([`cluster::attacker`]), syncs and
+//! at any change of a disk (`--power-at` tries one after the other), an attacker who alters
+//! messages and forges handshakes ([`cluster::attacker`]), syncs and
 //! writes that fail, disks that are full and have room again, keyspaces that come, change and go,
 //! requested at any node. Values expire, and commands use several keys of one hash tag. In a third
 //! of all runs, and wherever there are more than nine nodes, leaders ask the `balancer` as in the

@@ -137,8 +137,8 @@ fn read(bytes: &[u8]) -> Result<Frame, FrameError> {
     }
 }
 
-/// Lets two sides speak until one has ended it or waits for more; `on_the_way` may change a message,
-/// by its number from 0. Whether the other's proof was found good: by the acceptor, by the
+/// Lets two sides speak until one has ended it or waits for more; `on_the_way` may change a message
+/// by its number, from 0. Whether the other's proof was found good: by the acceptor, by the
 /// dialler.
 fn converse(
     dialler: (&mut Handshake, Vec<u8>),
@@ -178,7 +178,7 @@ impl World {
         self.set_attack(one_in_of(&self.options));
     }
 
-    /// One of so many messages is altered from now on, and handshakes are forged; 0: nobody attacks.
+    /// From now on one of so many messages is altered, and handshakes are forged; 0: no attack.
     pub(crate) fn set_attack(&mut self, one_in: u64) {
         if one_in != self.attacker.one_in() {
             match one_in {
