@@ -38,19 +38,17 @@ check: ## Format, clippy, unit tests and golden scripts: before each commit, in 
 test: ## All checks and tests: this is what CI runs
 	@scripts/test.sh
 
-papers: dist ## Measures what five documents measured, and writes docs/papers (half an hour)
+papers: dist ## Measures what five documents measured, and writes docs/papers (forty minutes)
 	@target/dist/carillon bench papers
 
 bench: dist ## Measures one node, then a cluster, beside others; BENCH='--quick' for a short run
 	@scripts/setup.sh bench
-	@cargo run --release --locked --quiet --package bench -- $(DIST) $(BENCH)
-	@for name in cluster cluster-etcd redis-synced failover mixed-pipelines lua-scripts; do \
+	@for name in one-node data-size cluster $$(command -v etcd >/dev/null && echo cluster-etcd) redis-synced failover mixed-pipelines lua-scripts idle; do \
 	  target/dist/carillon bench run $$name --out target/bench/$$name --replace $(if $(filter --quick,$(BENCH)),--seconds 1 --repetitions 1) || exit 1; \
 	done
-	@cargo run --release --locked --quiet --package bench -- $(DIST) idle $(filter --quick,$(BENCH))
 	@cargo run --release --locked --quiet --package bench -- $(DIST) rearrange $(filter --quick,$(BENCH))
 	@cargo run --release --locked --quiet --package bench -- $(DIST) transfers $(filter --quick,$(BENCH))
-	@cargo run --release --locked --quiet --package bench -- $(DIST) lookups $(filter --quick,$(BENCH))
+	@target/dist/carillon bench papers --only 000 --out target/bench/papers $(filter --quick,$(BENCH))
 
 callgrind: ## Counts instructions per GET and SET
 	@scripts/callgrind.sh

@@ -56,15 +56,16 @@ cp "$work/$host/dist/carillon" "$work/carillon"
 echo "  dist: loads"
 cargo build --release --locked --quiet --package bench
 train() {
-  LLVM_PROFILE_FILE="$work/counts/%p.profraw" target/release/bench \
-    --carillon "$work/carillon" --out "$work/bench" "$@" >>"$work/loads.log" 2>&1 || {
-    echo "dist: bench $* has failed: $work/loads.log" >&2
+  LLVM_PROFILE_FILE="$work/counts/%p.profraw" "$@" >>"$work/loads.log" 2>&1 || {
+    echo "dist: $* has failed: $work/loads.log" >&2
     exit 1
   }
 }
 : >"$work/loads.log"
-train transfers --quick --loads one-shot,watch,hot-one-shot,hot-watch
-train cluster --quick
+train target/release/bench --carillon "$work/carillon" --out "$work/bench" \
+  transfers --quick --loads one-shot,watch,hot-one-shot,hot-watch
+train "$work/carillon" bench run cluster --out "$work/bench/cluster" --replace \
+  --seconds 2 --repetitions 1
 "$(profdata)" merge -o "$work/counts.profdata" "$work"/counts/*.profraw
 
 echo "  dist: building by these counts"

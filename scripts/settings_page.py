@@ -68,7 +68,7 @@ GROUPS = {
     ],
     "Lookups": ["lookup", "resp_lookup", "http_lookup"],
     "Memory, requests and connections": [
-        "memory_max", "key_bytes_max", "value_bytes_max", "connections_max",
+        "memory_max", "snapshot_bytes_max", "key_bytes_max", "value_bytes_max", "connections_max",
         "http_connections_max", "input_bytes_max", "output_bytes_max", "output_bytes_total_max",
         "pubsub_output_bytes_max", "tracking_keys_max",
         "idle_timeout_ms", "request_timeout_ms", "shutdown_timeout_ms",

@@ -1,7 +1,6 @@
 // npm run frames: how many frames a second the ring draws while keys move, in headless Chromium, which
 // draws in software. Synthetic data: 200 nodes, 400 shards. It prints figures and judges them; it is no
 // test, since they depend on what else the machine does: let it be quiet.
-import { existsSync } from "node:fs";
 import { openBrowser, openPage } from "../tests/browser/page.mjs";
 import { sleep } from "./cluster.mjs";
 import { serve } from "./serve.mjs";
@@ -13,11 +12,6 @@ const KEYS = 10_000;
 /** How long each figure is measured, and how often keys are set in motion meanwhile. */
 const SECONDS = 6;
 const NUDGE_MS = 450;
-
-if (!existsSync(new URL("../dist/index.html", import.meta.url))) {
-  console.error("there is no dist: npm run build");
-  process.exit(2);
-}
 
 /** Frames with so many moving keys as are wanted, and the mean time between them. */
 async function measure(

@@ -5,8 +5,8 @@
                  do, then writes while the node that leads most is killed with -9 and started again;
                  nothing acknowledged is lost, and no error comes that a client would not retry
   replicas       the same clients, where nodes have listeners for replicas: they find and use them
-  mode any       redis-py and ioredis as for a lone server, through each of the nodes; transactions
-                 that are gone through step by step; lookups that a request names; scripts
+  mode any       redis-py and ioredis as for a lone server, through each of the nodes; past times;
+                 transactions that are gone through step by step; lookups that a request names; scripts
 """
 
 import subprocess
@@ -39,6 +39,13 @@ REPLICAS = {
     "redis-py replicas": [PYTHON, HERE / "redis_py_replicas.py"],
     "ioredis replicas": ["node", HERE / "ioredis/replicas.js"],
     "go-redis replicas": [ROOT / "target/clients/goredis", "replicas"],
+}
+
+
+PAST = {
+    "redis-py past": [PYTHON, HERE / "redis_py_past.py"],
+    "ioredis past": ["node", HERE / "ioredis/past.js"],
+    "go-redis past": [ROOT / "target/clients/goredis", "past"],
 }
 
 
@@ -284,6 +291,11 @@ def any_mode(report):
             print("".join(f"  {line}\n" for line in failed), end="", flush=True)
             report.passed += passed
             report.failed += len(failed)
+        past = [Client(name, command, cluster.addresses) for name, command in PAST.items()]
+        for client in past:
+            client.finish()
+        report.passed += sum(client.passed for client in past)
+        report.failed += sum(client.failed for client in past)
         report.run("long commands", long_commands, cluster)
         report.run("BEGIN and COMMIT", begun.one_by_one, cluster)
         report.run("values that move in MULTI", begun.moves_within, cluster)

@@ -6,8 +6,9 @@ allows and requests that it does not, and looks whether each reply is one that i
   run.py --seed 7        other requests
   run.py --seconds 300   for longer
 
-One check each operation, and one that the node lives. The stream of events is left out, since its
-reply does not end; the tests of `api` read it. What fails is shown with a curl command.
+One check each operation, and one that the node lives. The streams of events and of changes are left
+out, since their replies do not end; the tests of `api` and `carillon` read them. What fails is shown
+with a curl command.
 
 Not checked: that the node accepts all that the document allows. It cannot say which keyspaces and
 shards there are, or that a shard is led elsewhere.
@@ -58,6 +59,7 @@ def command(node, options, results):
         f"--max-examples={EXAMPLES_MAX}",
         "--phases=examples,coverage,fuzzing",
         "--exclude-path=/v1/events",
+        "--exclude-path=/v1/feed",
         "--request-timeout=10",
         "--suppress-health-check=all",
         "--warnings=off",

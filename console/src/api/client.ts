@@ -20,6 +20,8 @@ import type {
   Shards,
   ShardStatus,
   Status,
+  Survivability,
+  Survive,
   TxnAnswer,
   TxnRequest,
 } from "./types";
@@ -113,6 +115,10 @@ export class Api {
   decisions(dry: boolean, signal?: AbortSignal, scope: Scope = "node"): Promise<Decisions> {
     const query = scoped(scope, dry ? "dry=true" : "");
     return this.json("GET", `/v1/decisions${query}`, undefined, signal);
+  }
+
+  prove(survive: Survive, signal?: AbortSignal): Promise<Survivability> {
+    return this.json("GET", `/v1/prove?survive=${survive}`, undefined, signal);
   }
 
   nodeAction(node: string, action: NodeAction): Promise<NodeAdminState> {
@@ -254,6 +260,12 @@ export class Api {
     } catch {
       throw readProblem(response.status, `The answer to ${path} is no JSON`, text);
     }
+  }
+
+  /** The recording that `carillon replay --console` serves. */
+  async recording(): Promise<string> {
+    const response = await this.#send("GET", "/v1/sim/recording");
+    return response.text();
   }
 
   async #send(

@@ -140,6 +140,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/feed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The changes of a keyspace, as they are committed: a stream of server-sent events. */
+        get: operations["feed"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/gc": {
         parameters: {
             query?: never;
@@ -332,6 +349,23 @@ export interface paths {
         put?: never;
         /** Changes a node's admin state. */
         post: operations["changeNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/prove": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether each shard keeps a majority, whichever node, failure domain or two nodes are lost. */
+        get: operations["prove"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -919,6 +953,33 @@ export interface components {
          * @enum {string}
          */
         Durability: "sync" | "interval" | "memory";
+        /** @description Nodes or domains whose loss leaves a shard without a majority. */
+        FailingSet: {
+            /** @description Its keyspace's name; `null` for the catalogue. */
+            keyspace: string | null;
+            /**
+             * Format: uint64
+             * @description Voters that would be left.
+             */
+            left: number;
+            /** @description Names of nodes or domains. Empty: it has no majority now. */
+            lost: string[];
+            /**
+             * Format: uint64
+             * @description Voters it needs.
+             */
+            needed: number;
+            /**
+             * Format: uint64
+             * @description The shard.
+             */
+            shard: number;
+            /**
+             * Format: uint64
+             * @description Voters it has.
+             */
+            voters: number;
+        };
         /** @description `POST /v1/mget`. */
         GetManyBody: {
             /** @description Their time, as `at` of `get` takes it; the newest values, if none is named. */
@@ -1024,6 +1085,11 @@ export interface components {
         KeyState: "value" | "nil" | "nil-yet";
         /** @description A page as JSON. */
         KeysPage: {
+            /**
+             * @description The time that was read, if one was named: with it, not with an age that goes on, the next
+             *     pages are of the same cut.
+             */
+            at?: string | null;
             /** @description Its keys: maybe none, though there are more behind it. */
             keys: components["schemas"]["Text"][];
             /** @description Where the next page begins; `null`: this was the last one. */
@@ -1042,6 +1108,8 @@ export interface components {
              * @description How long replaced versions stay readable from now on.
              */
             retention_ms?: number | null;
+            /** @description Whether writes of what a key has make no new version from now on. */
+            skip_equal_writes?: boolean | null;
         };
         /** @description A keyspace as it is. */
         KeyspaceInfo: {
@@ -1076,6 +1144,10 @@ export interface components {
              * @description How many shards it has.
              */
             shards: number;
+            /** @description Whether writes of what a key has make no new version. */
+            skip_equal_writes: boolean;
+            /** @description What to know of it; only in answers to `POST` and `PATCH`, and only if there is something. */
+            warnings?: string[];
         };
         /** @description The answer of `GET /v1/keyspaces`: an object, so that later versions can add fields. */
         KeyspaceList: {
@@ -1098,6 +1170,11 @@ export interface components {
              * @description How long replaced versions stay readable; the node's default if not given.
              */
             retention_ms?: number | null;
+            /**
+             * @description Whether a write of the value and expiry that a key has makes no new version; false if not
+             *     given.
+             */
+            skip_equal_writes?: boolean | null;
         };
         /** @description One listener. */
         ListenerStatus: {
@@ -1253,6 +1330,11 @@ export interface components {
             /** @description Its failure domain; empty: unknown. */
             domain: string;
             drain_rate: components["schemas"]["DrainRate"] | null;
+            /**
+             * Format: uint64
+             * @description Of these, reads from replicas that do not lead.
+             */
+            follower_reads_per_second: number;
             /** @description Its id, in hexadecimal. */
             id: string;
             /**
@@ -1281,7 +1363,8 @@ export interface components {
             replicas: number;
             /**
              * Format: uint64
-             * @description Requests a second for the shards it leads, as it last reported, roughly; 0 below some 500.
+             * @description Requests a second that it serves, as it last reported: of shards that it leads, and reads
+             *     from its other replicas. Estimated from one request in 64.
              */
             requests_per_second: number;
             /**
@@ -1520,6 +1603,11 @@ export interface components {
         SafePointInfo: {
             /** @description What holds it. */
             held_by: components["schemas"]["SafePointHold"];
+            /**
+             * Format: uint64
+             * @description About how many of these only the snapshot holds: they go when it is released.
+             */
+            held_bytes?: number;
             /** @description The keyspace's name. */
             keyspace: string;
             /**
@@ -1558,7 +1646,12 @@ export interface components {
         ShardLoad: {
             /**
              * Format: uint64
-             * @description Reads a second.
+             * @description Of these, reads from replicas that do not lead.
+             */
+            follower_reads_per_second: number;
+            /**
+             * Format: uint64
+             * @description Reads a second, those of followers included.
              */
             reads_per_second: number;
             /**
@@ -1821,7 +1914,7 @@ export interface components {
             shards: number;
             /**
              * @description Parts of the API that not every server has, and this one has: `events`, `cluster` (answers
-             *     for all nodes), `keys`, `history`, `dev`, `sim`.
+             *     for all nodes), `keys`, `history`, `prove`, `dev`, `sim`.
              */
             surfaces: string[];
             /**
@@ -1839,6 +1932,39 @@ export interface components {
             /** @description What to know before relying on this node. */
             warnings: string[];
         };
+        /** @description What `GET /v1/prove` answers. */
+        Survivability: {
+            /** @description Names of nodes that count as lost already. */
+            down: string[];
+            /** @description Of these, at most [`PROVE_SHARDS_MAX`], those that need the fewest losses first. */
+            failing: components["schemas"]["FailingSet"][];
+            /**
+             * Format: uint64
+             * @description How many may have no majority then.
+             */
+            failing_count: number;
+            /** @description Whether each shard keeps a majority, whichever of these is lost. */
+            holds: boolean;
+            /** @description Why it is not known, in words. */
+            obstacles: string[];
+            /**
+             * Format: uint64
+             * @description How many shards there are.
+             */
+            shards: number;
+            /** @description Nodes that did not say what they know. */
+            silent: components["schemas"]["SilentNode"][];
+            smallest: components["schemas"]["FailingSet"] | null;
+            /** @description What was asked. */
+            survive: components["schemas"]["Survive"];
+            /** @description Shards of which it is not known, at most [`PROVE_SHARDS_MAX`]. */
+            unproven: number[];
+        };
+        /**
+         * @description What a cluster may be asked to survive.
+         * @enum {string}
+         */
+        Survive: "node" | "domain" | "2-nodes";
         /** @description Bytes: a string if they are UTF-8, else in base64. */
         Text: string | {
             /** @description In base64. */
@@ -2617,6 +2743,122 @@ export interface operations {
                 };
             };
             /** @description `stopping`, `too-many-viewers`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    feed: {
+        parameters: {
+            query?: {
+                /** @description Its name; `0`, if none is named. */
+                keyspace?: string;
+                /** @description Only keys that begin so. */
+                prefix?: string;
+                /** @description Only this key. */
+                key?: string;
+                /** @description Only keys at or above this one. */
+                from?: string;
+                /** @description Only keys below this one. */
+                to?: string;
+                /** @description Changes above this token or time, or `now`. */
+                since?: string;
+                /** @description First the values that keys have then. */
+                snapshot?: boolean;
+                /** @description With the values before. */
+                before?: boolean;
+                /** @description How bytes are written. */
+                format?: "json" | "raw";
+            };
+            header?: {
+                /** @description As `since`, and goes first. */
+                "last-event-id"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events, each a JSON object. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description `bad-request`, `in-future`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `below-safe-point`. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `no-answer`, `stopping`, `too-many-viewers`. */
             503: {
                 headers: {
                     /** @description Seconds to wait before it is sent again. */
@@ -4600,6 +4842,76 @@ export interface operations {
             /** @description `disk-full`. */
             507: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    prove: {
+        parameters: {
+            query?: {
+                /** @description The loss of what; `node`. */
+                survive?: "node" | "domain" | "2-nodes";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As its leaders see it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Survivability"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `loading`, `no-answer`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
                     [name: string]: unknown;
                 };
                 content: {

@@ -42,6 +42,8 @@ export interface SimState {
   to_come: number;
   next_action: SimAction | null;
   digest: string;
+  /** The name of a recording that is served beside it, to be shown at once. */
+  recording?: string | null;
 }
 
 export interface SimNames {

@@ -83,7 +83,10 @@ export interface NodeStatus {
   shards: number;
   leaders: number;
   data_bytes: number;
+  /** That it serves. Older nodes leave out what their followers serve. */
   requests_per_second: number;
+  /** Of these, reads from replicas that do not lead. */
+  follower_reads_per_second?: number;
   slow_disk: boolean;
   joined_at_ms: number;
 }
@@ -102,6 +105,32 @@ export interface NodeAdminState {
   replicas: number;
   leads: number;
   data_bytes: number;
+}
+
+export type Survive = "node" | "domain" | "2-nodes";
+
+/** Nodes or domains whose loss leaves a shard without a majority; none: it has none now. */
+export interface FailingSet {
+  shard: number;
+  keyspace: string | null;
+  lost: string[];
+  left: number;
+  voters: number;
+  needed: number;
+}
+
+/** `GET /v1/prove`: what the cluster may lose. */
+export interface Survivability {
+  survive: Survive;
+  holds: boolean;
+  shards: number;
+  failing_count: number;
+  failing: FailingSet[];
+  smallest: FailingSet | null;
+  unproven: number[];
+  obstacles: string[];
+  silent: SilentNode[];
+  down: string[];
 }
 
 /** `GET /v1/nodes/{node}/drain`: how far a drain is, and what it waits for. */
@@ -177,6 +206,8 @@ export interface ShardStatus {
 
 export interface ShardLoad {
   reads_per_second: number;
+  /** Of these, reads from replicas that do not lead. Older nodes leave them out. */
+  follower_reads_per_second?: number;
   writes_per_second: number;
   written_bytes_per_second: number;
 }

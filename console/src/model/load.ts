@@ -1,6 +1,8 @@
-/** How much shards have to do, as their leaders measure it. Pure. */
+/** How much shards and nodes have to do, as nodes measure it. Pure. */
 
-import type { ShardStatus } from "../api/types";
+import type { NodeStatus, ShardStatus } from "../api/types";
+import { shortCount } from "./format";
+import type { Model } from "./model";
 
 export interface Load {
   reads: number;
@@ -36,4 +38,14 @@ export function hottest(shards: readonly ShardStatus[]): Hottest | null {
     if (load.requests > (best?.load.requests ?? 0)) best = { shard, load };
   }
   return best && { ...best, share: best.load.requests / total };
+}
+
+/** Whether nodes say how often they are asked: a file of events does not, and nobody measures it in a simulation. */
+export function hasRates(model: Pick<Model, "isFromEvents" | "status">): boolean {
+  return !model.isFromEvents && !(model.status?.surfaces ?? []).includes("sim");
+}
+
+/** What a node serves a second, or that nobody says. */
+export function rateOf(model: Pick<Model, "isFromEvents" | "status">, node: NodeStatus): string {
+  return hasRates(model) ? shortCount(node.requests_per_second) : "–";
 }

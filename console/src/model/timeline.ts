@@ -55,6 +55,10 @@ export interface NodeReading {
   atMs: number;
   uptimeMs: number;
   counts: Record<Counted, number>;
+  cpuSeconds: number | null;
+  memoryBytes: number | null;
+  memoryMaxBytes: number | null;
+  diskBytes: number | null;
   fsync: Map<number, number>;
   lookups: Map<number, number>;
   requests: Map<number, number>;
@@ -82,9 +86,21 @@ export interface Rates extends Record<Counted, number> {
   lookupP99: number | null;
 }
 
+/** What a node takes of its machine; `null`: it does not say. */
+export interface Uses {
+  /** Processors that were busy with it, on average. */
+  processors: number | null;
+  memoryBytes: number | null;
+  memoryMaxBytes: number | null;
+  /** Of its log. */
+  diskBytes: number | null;
+}
+
 export interface NodeRates extends Rates {
   id: string;
   name: string;
+  /** Recordings of older consoles have none. */
+  uses?: Uses;
 }
 
 /** Points keep the rates of so many nodes one by one; those of all together they always have. */
@@ -137,6 +153,10 @@ function nodeReading(node: NodeMetrics): NodeReading {
       inputBytes: of("input_bytes_total"),
       outputBytes: of("output_bytes_total"),
     },
+    cpuSeconds: node.numbers["process_cpu_seconds_total"] ?? null,
+    memoryBytes: node.numbers["memory_used_bytes"] ?? null,
+    memoryMaxBytes: node.numbers["memory_max_bytes"] ?? null,
+    diskBytes: node.numbers["log_disk_bytes"] ?? null,
     fsync: histogram(node, "fsync_seconds"),
     lookups: histogram(node, "lookup_seconds"),
     requests: histogram(node, "request_seconds"),
@@ -164,6 +184,16 @@ function ratesOf(before: NodeReading, now: NodeReading): Rates | null {
     Math.max(0, (now.counts[name] - before.counts[name]) / seconds),
   ]);
   return { ...(Object.fromEntries(counts) as Record<Counted, number>), ...quantiles([[before, now]]) };
+}
+
+function usesOf(before: NodeReading, now: NodeReading): Uses {
+  const { memoryBytes, memoryMaxBytes, diskBytes } = now;
+  const seconds = (now.atMs - before.atMs) / 1000;
+  const isKnown = now.cpuSeconds !== null && before.cpuSeconds !== null && seconds > 0;
+  const processors = isKnown
+    ? Math.max(0, ((now.cpuSeconds ?? 0) - (before.cpuSeconds ?? 0)) / seconds)
+    : null;
+  return { processors, memoryBytes, memoryMaxBytes, diskBytes };
 }
 
 function quantiles(pairs: readonly [NodeReading, NodeReading][]) {
@@ -195,7 +225,7 @@ function ratesBetween(before: Reading, now: Reading): Pick<TimePoint, "all" | "n
     const rates = old ? ratesOf(old, reading) : null;
     if (!old || !rates) continue;
     pairs.push([old, reading]);
-    nodes.push({ id, name: reading.name, ...rates });
+    nodes.push({ id, name: reading.name, uses: usesOf(old, reading), ...rates });
   }
   if (nodes.length === 0) return {};
   const sums = COUNTED.map((name) => [name, nodes.reduce((total, node) => total + node[name], 0)]);

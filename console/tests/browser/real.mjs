@@ -63,6 +63,9 @@ export async function checkReal(checks, browser) {
       equal((await keys.first().innerText()).split(/\s/)[0], "order/00001");
       await keys.nth(41).getByRole("button").click();
       await page.locator("pre", { hasText: '"order": 42' }).waitFor();
+      await open("keys?keyspace=orders&low=order/00040&high=order/00043");
+      await page.waitForFunction(() => document.querySelectorAll("ul.keys li").length === 3);
+      equal((await keys.first().innerText()).split(/\s/)[0], "order/00040");
     });
 
     await checks.check("real: a value is put, its old version is seen, and it is deleted", async () => {
@@ -304,7 +307,23 @@ export async function checkReal(checks, browser) {
       );
     });
 
-    await checks.check("real: an action that the cluster refuses is told of in its words", async () => {
+    await checks.check(
+      "real: the page says what the cluster can lose, as `carillon prove` does",
+      async () => {
+        await open("cluster");
+        await page.getByText(/^Yes: each of \d+ shards keeps a majority without any one node/).waitFor();
+        await page.getByRole("group", { name: "What may be lost" }).getByText("Any two nodes").click();
+        await page.getByText(/^No: \d+ shards of \d+ may have no majority without any two nodes/).waitFor();
+        equal(
+          (await get("/v1/prove?survive=2-nodes")).holds,
+          false,
+          "the cluster survives the loss of two nodes",
+        );
+        quiet(complaints(isKnown));
+      },
+    );
+
+    await checks.check("real: the page shows why the cluster refuses an action", async () => {
       await open("cluster");
       // What is sure to be refused is not offered; the page's reason is the cluster's own.
       await page.getByText("Without node-2, 2 nodes are left that may take replicas").waitFor();

@@ -406,7 +406,7 @@ export async function checkRecorded(checks, browser) {
 
   await checkRecordings(checks, opened);
 
-  await checks.check("a node that does not answer is told of, and found again", async () => {
+  await checks.check("the page shows that a node does not answer, and finds it again", async () => {
     server.setDown(true);
     await page.getByRole("alert").getByText("The node cannot be reached").waitFor();
     await page.getByRole("heading", { name: "node-1" }).first().waitFor();

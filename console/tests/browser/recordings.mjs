@@ -1,7 +1,11 @@
 // Recordings in the page of the recorded cluster, one of whose nodes is down by then: what is saved is shown again, and a
 // file of events shows what these tell.
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startSimulator } from "../../scripts/cluster.mjs";
 import { equal, holds, quiet } from "./checks.mjs";
+import { openPage } from "./page.mjs";
 
 /**
  * @param {import("./checks.mjs").Checks} checks
@@ -101,4 +105,50 @@ export async function checkRecordings(checks, { page, complaints, axe }) {
     await page.getByText("Degraded").first().waitFor();
     quiet(complaints());
   });
+}
+
+/**
+ * A recording that is served: the page shows it as soon as it is opened.
+ * @param {import("./checks.mjs").Checks} checks
+ * @param {import("playwright-core").Browser} browser
+ */
+export async function checkServedRecording(checks, browser) {
+  const dir = mkdtempSync(join(tmpdir(), "carillon-recording-"));
+  const file = join(dir, "yesterday.jsonl");
+  const line = (/** @type {string} */ type, /** @type {number} */ ms, /** @type {object} */ fields) =>
+    `${JSON.stringify({ type, node: "a", at: String((BigInt(ms) << 16n) + 1n), at_ms: ms, ...fields })}\n`;
+  const names = [{ node: "a", name: "first" }];
+  const began = 1_795_821_157_000;
+  writeFileSync(
+    file,
+    line("hello", began + 2000, { version: 1, name: "first", scope: "cluster", nodes: names }) +
+      line("node-started", began, { severity: "info", text: "it serves" }) +
+      line("leader-elected", began + 1000, {
+        severity: "info",
+        text: "it leads",
+        shard: 4,
+        keyspace: "0",
+        replica: 1,
+        term: 2,
+      }) +
+      line("end", began + 2000, { reason: "until" }),
+  );
+  const simulator = await startSimulator(["--recording", file]);
+  const { page, complaints, close } = await openPage(browser, {});
+  try {
+    await checks.check("carillon console: a recording that it was given is shown at once", async () => {
+      await page.goto(`${simulator.url}/`);
+      await page.getByText("This is a recording: yesterday.jsonl").waitFor();
+      await page.getByRole("link", { name: "Shards", exact: true }).click();
+      // From its beginning, when nothing was told of the leader yet.
+      await page.getByRole("region", { name: "Table of shards" }).getByText("not told").first().waitFor();
+      await page.getByRole("button", { name: "Back to the cluster" }).click();
+      await page.getByText("This is a recording").waitFor({ state: "detached" });
+      quiet(complaints());
+    });
+  } finally {
+    await close();
+    await simulator.stop();
+    rmSync(dir, { recursive: true });
+  }
 }

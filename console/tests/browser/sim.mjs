@@ -3,6 +3,7 @@ import { hasSimulator, startSimulator, until } from "../../scripts/cluster.mjs";
 import { serve } from "../../scripts/serve.mjs";
 import { equal, holds, quiet } from "./checks.mjs";
 import { openPage } from "./page.mjs";
+import { checkServedRecording } from "./recordings.mjs";
 
 /**
  * @param {import("./checks.mjs").Checks} checks
@@ -13,6 +14,7 @@ export async function checkSim(checks, browser) {
     console.log("  left out: this binary has no `carillon console`");
     return;
   }
+  await checkServedRecording(checks, browser);
   const simulator = await startSimulator(["--nodes", "4", "--seed", "7"]);
   const server = process.argv.includes("--dist") ? await serve({ node: simulator.url }) : null;
   const root = server?.url ?? `${simulator.url}/`;

@@ -61,7 +61,7 @@ export async function checkSimulated(checks, browser) {
     quiet(complaints());
   });
 
-  await checks.check("sim: what is refused is told of, and the page goes on", async () => {
+  await checks.check("sim: the page shows what is refused, and goes on", async () => {
     equal(await page.getByRole("button", { name: "A hundred join" }).count(), 0, "offers that cannot work");
     await page.getByText("Up to 47 more can join").waitFor();
     await page.getByRole("spinbutton", { name: "Nodes" }).first().fill("60");

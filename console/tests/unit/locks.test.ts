@@ -21,7 +21,6 @@ function transaction(steps: TransactionStep[], outcome: TransactionSample["outco
 }
 
 const now = () => clock * 10;
-const nobody = () => false;
 
 describe("locks", () => {
   test("last from a shard's vote until it is resolved", () => {
@@ -56,7 +55,7 @@ describe("locks", () => {
       { shard: 1, kind: "wait", from: 1, to: 3 },
       { shard: 1, kind: "lock", from: 3, to: null },
     ]);
-    expect(holders([waited], 10, now(), nobody).map((each) => [each.kind, each.lasts])).toEqual([
+    expect(holders([waited], 10, now()).map((each) => [each.kind, each.lasts])).toEqual([
       ["lock", true],
       ["wait", false],
     ]);
@@ -64,18 +63,16 @@ describe("locks", () => {
 
   test("of a transaction that is decided do not last for ever, though no end was sampled", () => {
     const cut = transaction([step("prepare", [1]), step("voted", [1]), step("committed")], "committed");
-    const at = (ms: number) => holders([cut], 10, now() + ms, nobody)[0];
+    const at = (ms: number) => holders([cut], 10, now() + ms)[0];
     expect(at(DECIDED_MAX_MS - 1)).toMatchObject({ lasts: true, untilMs: null });
     expect(at(DECIDED_MAX_MS)).toMatchObject({ lasts: false, untilMs: null });
   });
 
-  test("of a transaction that is not are shown for a while, or as long as its coordinator is down", () => {
+  test("of a transaction that is not are shown for a while", () => {
     const cut = transaction([step("prepare", [1]), step("voted", [1])], "running");
-    const lasts = (ms: number, isDown: (node: string) => boolean) =>
-      holders([cut], 10, now() + ms, isDown)[0]?.lasts;
-    expect(lasts(UNDECIDED_MAX_MS - 1, nobody)).toBe(true);
-    expect(lasts(UNDECIDED_MAX_MS, nobody)).toBe(false);
-    expect(lasts(UNDECIDED_MAX_MS, (node) => node === "A")).toBe(true);
+    const lasts = (ms: number) => holders([cut], 10, now() + ms)[0]?.lasts;
+    expect(lasts(UNDECIDED_MAX_MS - 1)).toBe(true);
+    expect(lasts(UNDECIDED_MAX_MS)).toBe(false);
   });
 
   test("are not kept by the shard that commits as it votes", () => {
@@ -89,7 +86,9 @@ describe("locks", () => {
       ],
       "committed",
     );
-    expect(holders([quick], 10, now(), nobody).every((each) => each.untilMs !== null)).toBe(true);
+    expect(holders([quick], 10, now()).map((each) => [each.shard, each.lasts])).toEqual([[2, false]]);
+    const cut = { ...quick, steps: quick.steps.slice(0, 3), outcome: "running" as const };
+    expect(holders([cut], 10, now()).map((each) => each.shard)).toEqual([2]);
   });
 
   test("of an attempt that failed are given up while the next one holds its own", () => {
@@ -105,7 +104,7 @@ describe("locks", () => {
       ],
       "running",
     );
-    expect(holders([again], 10, now(), nobody).map((each) => each.lasts)).toEqual([true, false]);
+    expect(holders([again], 10, now()).map((each) => each.lasts)).toEqual([true, false]);
   });
 
   test("that were not given for another reason are no wait", () => {
@@ -113,7 +112,7 @@ describe("locks", () => {
       [step("prepare", [1]), step("refused", [1], { reason: "changed" })],
       "refused",
     );
-    expect(holders([changed], 10, now(), nobody)).toEqual([]);
+    expect(holders([changed], 10, now())).toEqual([]);
   });
 });
 
@@ -123,8 +122,14 @@ describe("a coordinator that dies", () => {
 
   test("leaves locks, and the page says that somebody will finish it", () => {
     const left = transaction(begun(), "running");
-    expect(recovery(left, () => true, name)).toContain("node A, is down. 2 shards still hold its locks");
-    expect(recovery(left, () => false, name)).toBeNull();
+    const told = recovery(left, now(), () => true, name);
+    expect(told).toContain("node A, is down. 2 shards may hold its locks");
+    expect(recovery(left, now(), () => false, name)).toBeNull();
+  });
+
+  test("has left nothing if nobody has found anything after a while", () => {
+    const told = recovery(transaction(begun(), "running"), now() + UNDECIDED_MAX_MS, () => true, name);
+    expect(told).toContain("no node has found anything of it to finish");
   });
 
   test("is succeeded by another one, which is named", () => {
@@ -135,7 +140,7 @@ describe("a coordinator that dies", () => {
       step("resolve", [1, 2], { node: "B" }),
       step("finished", [], { node: "B" }),
     ];
-    const told = recovery(transaction(steps, "committed"), () => true, name);
+    const told = recovery(transaction(steps, "committed"), now(), () => true, name);
     expect(told).toContain("node B has finished it instead of node A");
     expect(told).toContain("committed");
     expect(told).toContain("No lock was left 30 ms later");

@@ -13,6 +13,7 @@ describe("the types of the API", () => {
     expectTypeOf<Schemas["Nodes"]>().toExtend<hand.Nodes>();
     expectTypeOf<Schemas["NodeAdminState"]>().toExtend<hand.NodeAdminState>();
     expectTypeOf<Schemas["Shards"]>().toExtend<hand.Shards>();
+    expectTypeOf<Schemas["Survivability"]>().toExtend<hand.Survivability>();
     expectTypeOf<Schemas["History"]>().toExtend<hand.KeyHistory>();
     expectTypeOf<Schemas["NodeMetrics"]>().toExtend<hand.Metrics>();
     expectTypeOf<Schemas["KeyspaceInfo"]>().toExtend<hand.Keyspace>();

@@ -9,6 +9,8 @@ import { hottest, loadOf } from "../../src/model/load";
 import { shardsOf } from "../../src/model/model";
 import { addSample, NO_SAMPLES } from "../../src/events/samples";
 import { appendPoint, nodeReadings, NODES_MAX, point, readMetrics } from "../../src/model/timeline";
+import { bytes } from "../../src/model/format";
+import { usesWords } from "../../src/views/cluster/uses";
 import { answer, DOWN, event, modelOf, moment, SPLIT, WELL } from "./recording";
 
 describe("metrics", () => {
@@ -122,6 +124,29 @@ describe("the time line", () => {
     expect(found?.all?.fsyncP99).toBeCloseTo(1.98);
     expect(found?.all?.lookupP50).toBeNull();
     expect(found?.nodes?.map((each) => each.requestP50)).toEqual([0.001, 0.001]);
+  });
+
+  it("has what each node takes of its machine", () => {
+    const with_ = (each: NodeMetrics, cpu: number) => ({
+      ...each,
+      numbers: {
+        ...each.numbers,
+        process_cpu_seconds_total: cpu,
+        memory_used_bytes: 2048,
+        log_disk_bytes: 4096,
+      },
+    });
+    const found = twoReadings(
+      [with_(node("a", 1000, 100, [0]), 7), node("b", 1000, 0, [5])],
+      [with_(node("a", 3000, 300, [10]), 8), node("b", 5000, 40, [5])],
+    );
+    const [a, b] = found?.nodes ?? [];
+    expect(a?.uses).toEqual({ processors: 0.5, memoryBytes: 2048, memoryMaxBytes: null, diskBytes: 4096 });
+    expect(usesWords(a?.uses)).toBe(`50 % · ${bytes(2048)} · ${bytes(4096)}`);
+    expect(usesWords(b?.uses)).toBe("");
+    expect(usesWords({ processors: 1.25, memoryBytes: 0, memoryMaxBytes: 1024, diskBytes: null })).toContain(
+      "1.3 processors",
+    );
   });
 
   it("leaves out nodes that were restarted, or did not answer", () => {

@@ -239,10 +239,15 @@ pub struct NodeStatus {
     pub leaders: u64,
     /// Its keys and values, in bytes, as it last told.
     pub data_bytes: u64,
-    /// Requests a second for the shards it leads, as it last reported, roughly; 0 below some 500.
+    /// Requests a second that it serves, as it last reported: of shards that it leads, and reads
+    /// from its other replicas. Estimated from one request in 64.
     #[serde(default)]
     #[schema(required = true)]
     pub requests_per_second: u64,
+    /// Of these, reads from replicas that do not lead.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub follower_reads_per_second: u64,
     /// Whether its disk is slow, so that it transfers its leaderships; as it last reported.
     #[serde(default)]
     #[schema(required = true)]
@@ -384,7 +389,8 @@ pub struct ShardStatus {
     #[serde(default)]
     #[schema(required = true)]
     pub lagging: Vec<u64>,
-    /// How often it is asked; only its leader knows.
+    /// How often it is asked, as far as this node serves that; if the cluster was asked, as far as
+    /// any node does. `null`: it is served elsewhere.
     #[serde(default)]
     #[schema(required = true)]
     pub load: Option<ShardLoad>,
@@ -398,8 +404,12 @@ pub struct ShardStatus {
 /// How often a shard is asked: estimated from one request in 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ShardLoad {
-    /// Reads a second.
+    /// Reads a second, those of followers included.
     pub reads_per_second: u64,
+    /// Of these, reads from replicas that do not lead.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub follower_reads_per_second: u64,
     /// Writes a second.
     pub writes_per_second: u64,
     /// Bytes of keys and values that writes bring, a second.

@@ -261,6 +261,7 @@ mod tests {
             leaders: 0,
             data_bytes: 5,
             requests_per_second: 0,
+            follower_reads_per_second: 0,
             slow_disk: false,
             joined_at_ms: 0,
             drain_rate: None,

@@ -227,6 +227,12 @@ pub enum ApiError {
         /// The most.
         viewers: usize,
     },
+    /// The node serves too many change feeds already. Nothing was done.
+    #[error("this node serves {feeds} change feeds already")]
+    TooManyFeeds {
+        /// The most.
+        feeds: usize,
+    },
     /// The transaction would read or write more than one may. Nothing was done.
     #[error("{why}")]
     TransactionTooLarge {
@@ -296,6 +302,7 @@ impl ApiError {
             | ApiError::TransactionInUse
             | ApiError::TooManyTransactions { .. }
             | ApiError::TooManyViewers { .. }
+            | ApiError::TooManyFeeds { .. }
             | ApiError::BadCursor { .. }
             | ApiError::TransactionTooLarge { .. }
             | ApiError::OperationRefused { .. }

@@ -32,6 +32,9 @@ pub enum Question {
     Shards {
         /// By id, rising.
         shards: Vec<u64>,
+        /// And how often is it asked for these, as far as it does not lead them? By id, rising.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        followed: Vec<u64>,
     },
     /// What has it counted?
     Metrics,
@@ -80,7 +83,7 @@ impl Question {
 pub enum Answer {
     /// Decisions of the node.
     Decisions(Decisions),
-    /// Shards that it leads.
+    /// Shards that it leads; and those that it follows, if it serves reads of them.
     Shards(Vec<ShardStatus>),
     /// What it has counted.
     Metrics(MetricsSummary),
@@ -187,7 +190,8 @@ mod tests {
     fn questions_and_answers_are_read_as_they_are_written() {
         for question in [
             Question::Decisions { dry: true },
-            Question::Shards { shards: vec![0, 7] },
+            Question::Shards { shards: vec![0, 7], followed: vec![] },
+            Question::Shards { shards: vec![], followed: vec![3] },
             Question::Metrics,
             Question::Split { shard: 1, at: Some(CutAt::Key("m".into())) },
             Question::Split { shard: 1, at: None },

@@ -23,6 +23,7 @@ pub mod dev;
 mod drain;
 mod error;
 pub mod events;
+pub mod feeds;
 mod history;
 pub mod http;
 pub mod inquiry;
@@ -30,6 +31,7 @@ mod keys;
 mod metrics;
 mod metrics_summary;
 pub mod nearest;
+mod prove;
 mod routes;
 mod snapshots;
 mod txn;
@@ -56,6 +58,7 @@ pub use history::{HISTORY_PAGE_MAX, History, HistoryQuery, KeyChange};
 pub use keys::{KEYS_PAGE_MAX, KeysPage, KeysQuery};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
 pub use metrics_summary::{HistogramSummary, MetricsSummary, NodeMetrics};
+pub use prove::{FailingSet, PROVE_SHARDS_MAX, Survivability, Survive};
 pub use routes::{RouteStatus, RouteStep};
 pub use snapshots::{
     AHEAD_MS_MAX, GET_MANY_KEYS_MAX, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec,
@@ -63,6 +66,7 @@ pub use snapshots::{
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 
 use events::{Wake, WatchRequest, Watching};
+use feeds::{FeedRequest, Feeding};
 use overlay::LookupChoice;
 
 /// Called once with the answer, from any thread. If it is dropped uncalled, the client gets the
@@ -199,6 +203,10 @@ pub trait NodeService: Send + Sync + 'static {
     /// [`ApiError::NoKeyspace`], [`ApiError::TooManyViewers`], [`ApiError::VersionRefused`] if not
     /// all nodes can tell their events, [`ApiError::Stopping`].
     fn watch(&self, asked: &WatchRequest, wake: Wake) -> Result<Watching, ApiError>;
+    /// Begins a change feed. `wake` is called when there is something to take.
+    fn feed(&self, _asked: FeedRequest, _wake: Wake, done: Done<Feeding>) {
+        done(Err(no_snapshots()));
+    }
     /// What the node counts.
     fn metrics(&self) -> Metrics;
     /// The same, in short.
@@ -368,6 +376,10 @@ pub struct KeyspaceSpec {
     /// How many nodes hold each of its keys: 1, 3, 5, 7 or 9; the node's default if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u8>,
+    /// Whether a write of the value and expiry that a key has makes no new version; false if not
+    /// given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_equal_writes: Option<bool>,
 }
 
 /// What to change of a keyspace.
@@ -383,6 +395,9 @@ pub struct KeyspaceChange {
     /// How many nodes hold each of its keys from now on: not fewer than now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u8>,
+    /// Whether writes of what a key has make no new version from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_equal_writes: Option<bool>,
 }
 
 /// A keyspace as it is.
@@ -400,10 +415,15 @@ pub struct KeyspaceInfo {
     pub retention_ms: u64,
     /// How many nodes are to hold each of its keys.
     pub replicas: u8,
+    /// Whether writes of what a key has make no new version.
+    pub skip_equal_writes: bool,
     /// How many shards it has.
     pub shards: u64,
     /// How many keys it has.
     pub keys: u64,
+    /// What to know of it; only in answers to `POST` and `PATCH`, and only if there is something.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A part of the API that not every server has.
@@ -417,6 +437,8 @@ pub enum Surface {
     Keys,
     /// `/v1/history`: the changes of a key.
     History,
+    /// `/v1/prove`: what the cluster may lose.
+    Prove,
     /// `/v1/dev`: the nodes of `carillon dev`.
     Dev,
     /// `/v1/sim`: the cluster is simulated.
@@ -431,6 +453,7 @@ impl Surface {
             Surface::Cluster => "cluster",
             Surface::Keys => "keys",
             Surface::History => "history",
+            Surface::Prove => "prove",
             Surface::Dev => "dev",
             Surface::Sim => "sim",
         }
@@ -490,7 +513,7 @@ pub struct Status {
     /// What to know before relying on this node.
     pub warnings: Vec<String>,
     /// Parts of the API that not every server has, and this one has: `events`, `cluster` (answers
-    /// for all nodes), `keys`, `history`, `dev`, `sim`.
+    /// for all nodes), `keys`, `history`, `prove`, `dev`, `sim`.
     #[serde(default)]
     #[schema(required = true)]
     pub surfaces: Vec<String>,

@@ -69,4 +69,7 @@ pub struct SafePointInfo {
     pub may_rise_to_ms: u64,
     /// Bytes of old versions on the node that was asked.
     pub old_bytes: u64,
+    /// About how many of these only the snapshot holds: they go when it is released.
+    #[serde(default)]
+    pub held_bytes: u64,
 }

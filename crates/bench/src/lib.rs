@@ -32,7 +32,8 @@
 //! 4. A result file is written whole or not at all, and says which scenario, machine, commit and
 //!    command it is of.
 //!
-//! The binary of this crate holds older measurements, which will become scenarios.
+//! The binary of this crate holds older measurements that will become scenarios: transfers and
+//! rearrangements.
 
 pub mod agents;
 pub mod driver;

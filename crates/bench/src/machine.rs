@@ -80,16 +80,28 @@ pub fn describe() -> Machine {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let redis = said("redis-server", &["--version"]);
-    let changed = said("git", &["status", "--porcelain"]);
-    let commit = said("git", &["rev-parse", "--short", "HEAD"]);
     Machine {
         cpu: field(&cpuinfo, "model name").unwrap_or("unknown processor").to_owned(),
         cores: std::thread::available_parallelism().map_or(1, Into::into),
         memory_gib: kib(&meminfo, "MemTotal") >> 20,
         kernel: said("uname", &["-r"]),
         redis: redis.split("v=").nth(1).and_then(|r| r.split(' ').next()).unwrap_or("?").into(),
-        commit: if changed.is_empty() { commit } else { commit + "+" },
+        commit: commit(said),
         date: said("date", &["-u", "+%Y-%m-%d"]),
+    }
+}
+
+/// That of the checkout in which the program lies; of an installed one, its version.
+fn commit(said: impl Fn(&str, &[&str]) -> String) -> String {
+    let program = std::env::current_exe().unwrap_or_default();
+    let dir = program.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
+    let git = |args: &[&str]| said("git", &[&["-C", &dir], args].concat());
+    match git(&["rev-parse", "--short", "HEAD"]) {
+        none if none.is_empty() || none == "unknown" => {
+            format!("of version {}", env!("CARGO_PKG_VERSION"))
+        }
+        commit if git(&["status", "--porcelain"]).is_empty() => commit,
+        commit => commit + "+",
     }
 }
 

@@ -1,5 +1,5 @@
 //! The instrument on real targets: a map, a server that answers without looking, redis-server, a
-//! Python program, servers that lie, and agents. Each takes seconds. Rates are judged widely: the
+//! Python program, and servers that lie. Each takes seconds. Rates are judged widely: the
 //! machine may be busy.
 
 use std::cell::RefCell;
@@ -8,12 +8,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use bench::agents::agent::Serving;
-use bench::agents::{Remote, Secret, agent};
 use bench::measure::result::{PhaseResult, Results};
-use bench::run::{self, Local, Options, Progress, RunError, Session};
+use bench::run::{self, Local, Options, Progress, RunError};
 use bench::scenario::{Metric, Plan};
 use harness::disk::SmallDisk;
 use harness::process::Directory;
@@ -207,6 +205,46 @@ fn a_fast_wrong_answer_is_a_failure() {
 }
 
 #[test]
+fn a_write_that_is_not_acknowledged_is_a_failure() {
+    for other in ["$-1\r\n", "$5\r\nother\r\n"] {
+        let text = format!(
+            "[setup]\nfill = false\n[load]\nmix = {{ put = 1 }}\n[teardown]\ndelete = false\n\
+             {SHORT}"
+        );
+        let results = run_here(&against(liar("$-1\r\n", other, Duration::ZERO), &text));
+        let entry = &phase(&results, "run").data.entries[0];
+        assert_eq!(entry.failures.keys().collect::<Vec<_>>(), ["not acknowledged"], "{other:?}");
+        assert_eq!(entry.count, 0);
+    }
+}
+
+#[test]
+fn a_setup_ends_with_its_first_failure() {
+    // It takes connections, and is gone: a million keys are not tried one after the other.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let streams: Vec<TcpStream> = (0..5).map(|_| listener.accept().unwrap().0).collect();
+        drop(listener);
+        thread::sleep(Duration::from_millis(100));
+        drop(streams);
+    });
+    let text = "[keys]\ncount = 1_000_000\n[setup]\nclients = 4\n\
+                [[phase]]\nname = \"run\"\nseconds = 1\n";
+    let dir = Directory::new("setup-fails").unwrap();
+    let begun = Instant::now();
+    let (sender, ended) = std::sync::mpsc::channel();
+    let text = against(address, text);
+    thread::spawn(move || {
+        let why = run_in(dir.path(), &text).unwrap_err().to_string();
+        sender.send(why).unwrap();
+    });
+    let why = ended.recv_timeout(Duration::from_secs(30)).expect("it ends");
+    assert!(why.contains("setup failed: ") && why.contains("nothing was measured"), "{why}");
+    assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
 fn a_slow_target_is_charged_for_what_waits() {
     let address = liar("$-1\r\n", "+OK\r\n", Duration::from_millis(50));
     let text = "[setup]\nfill = false\n[[phase]]\nname = \"open\"\nseconds = 1\nrate = 100\n\
@@ -301,9 +339,26 @@ fn a_matrix_is_resumed_where_it_stopped() {
     let other = text.replace("0.1", "0.2");
     let why = run_in(dir.path(), &other).unwrap_err().to_string();
     assert!(why.contains("results of another scenario"), "{why}");
-    let replaced = Options { replaces: true, ..options(dir.path()) };
-    let replaced = run::run(&plan(&other), &replaced, &mut Local::default(), &mut |_| {});
+    assert_eq!(run::read_results(dir.path()).unwrap().runs.len(), 4, "nothing was lost");
+    let replaces = Options { replaces: true, ..options(dir.path()) };
+    let replaced = run::run(&plan(&other), &replaces, &mut Local::default(), &mut |_| {});
     assert_eq!(replaced.unwrap().runs.len(), 4);
+
+    // A run that another build of this program made is not put beside those of this one.
+    let file = dir.path().join("run-000-0.json");
+    let ours = std::fs::read_to_string(&file).unwrap();
+    let build = run::read_results(dir.path()).unwrap().origin.build;
+    assert_eq!(build.len(), 16, "{build}");
+    std::fs::write(&file, ours.replace(&build, "0123456789abcdef")).unwrap();
+    let why = run_in(dir.path(), &other).unwrap_err().to_string();
+    assert!(why.contains("holds results of another build"), "{why}");
+    // What replaces them leaves nothing of them, even if it measures nothing itself.
+    let free = harness::ports::unused();
+    let gone = plan(&against(free, SHORT));
+    let ended = run::run(&gone, &replaces, &mut Local::default(), &mut |_| {});
+    assert!(ended.unwrap_err().to_string().contains("cannot reach"));
+    assert!(run::read_results(dir.path()).is_err(), "no summary of what was there before");
+    assert!(!dir.path().join("report.html").exists());
 }
 
 #[test]
@@ -336,115 +391,4 @@ fn a_full_disk_keeps_what_was_measured_before() {
         .collect();
     assert_eq!(left, ["run-000-0.json"], "nothing is left half written");
     assert_eq!(run_in(&out, text).unwrap().runs.len(), 3, "it goes on from there");
-}
-
-fn secret() -> Secret {
-    Secret::new(b"a secret of the tests")
-}
-
-/// An agent on a thread that ends with this process.
-fn start_agent() -> String {
-    let address = harness::ports::unused().to_string();
-    let listen = address.clone();
-    thread::spawn(move || {
-        let serving = Serving { secret: secret(), clock: SystemTime::now, log: &|_| {} };
-        agent::serve(&listen, &serving)
-    });
-    harness::until(Duration::from_secs(10), "the agent listens", || {
-        TcpStream::connect(&address).ok()
-    });
-    address
-}
-
-#[test]
-fn two_agents_make_one_load() {
-    let agents = [start_agent(), start_agent()];
-    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/driver.py");
-    let text = redis(
-        "[keys]\ncount = 1000\n[load]\nclients = 4\nmix = { get = 50, put = 50 }\n\
-         [[phase]]\nname = \"closed\"\nseconds = 1\n\
-         [[phase]]\nname = \"open\"\nseconds = 2\nrate = 400\npipeline = 1000\n\
-         arrivals = \"even\"\n",
-    );
-    let exec = redis("").replace("\"resp\"", "\"exec\"")
-        + &format!(
-            "request_timeout = \"60s\"\n\
-             program = [\"python3\", {:?}, \"{{address}}\"]\n[keys]\ncount = 20\n\
-             [[phase]]\nname = \"open\"\nseconds = 2\nclients = 2\nrate = 20\n\
-             pipeline = 1000\narrivals = \"even\"\n",
-            driver.to_str().unwrap()
-        );
-    for (text, rate) in [(text, 400.0), (exec, 20.0)] {
-        let dir = Directory::new(&format!("agents-{rate}")).unwrap();
-        let plan = plan(&text);
-        let mut remote = Remote::connect(&agents, &secret(), &plan).unwrap();
-        let results = run::run(&plan, &options(dir.path()), &mut remote, &mut |_| {}).unwrap();
-        assert_eq!(results.origin.agents, agents);
-        let open = phase(&results, "open");
-        assert_eq!(open.metric(Metric::Failures, None), 0.0, "{:?}", kinds(open));
-        // All are answered, some perhaps late: a program takes its time to start.
-        let found = open.latencies(None).len() as f64;
-        assert_eq!(found, rate * 2.0);
-    }
-}
-
-#[test]
-fn a_lost_agent_fails_the_run_and_ends_the_others() {
-    let good = start_agent();
-    // In front of another agent stands a proxy that is cut during the phase.
-    let behind = start_agent();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let cut = listener.local_addr().unwrap().to_string();
-    let (cutter, to_cut) = std::sync::mpsc::channel();
-    thread::spawn(move || {
-        let (near, _) = listener.accept().unwrap();
-        let far = TcpStream::connect(behind).unwrap();
-        cutter.send((near.try_clone().unwrap(), far.try_clone().unwrap())).unwrap();
-        let (mut near2, mut far2) = (near.try_clone().unwrap(), far.try_clone().unwrap());
-        let (mut near, mut far) = (near, far);
-        thread::spawn(move || std::io::copy(&mut near2, &mut far2));
-        std::io::copy(&mut far, &mut near)
-    });
-    let text = redis(
-        "[keys]\ncount = 100\n[load]\nclients = 4\n[[phase]]\nname = \"run\"\nseconds = 30\n",
-    );
-    let dir = Directory::new("lost").unwrap();
-    let plan = plan(&text);
-    let agents = [good.clone(), cut.clone()];
-    let mut remote = Remote::connect(&agents, &secret(), &plan).unwrap();
-    let mut cut_at = None;
-    let ended = run::run(&plan, &options(dir.path()), &mut remote, &mut |progress| {
-        if let Progress::Second(_) = progress
-            && cut_at.is_none()
-        {
-            let (near, far): (TcpStream, TcpStream) = to_cut.recv().unwrap();
-            near.shutdown(std::net::Shutdown::Both).unwrap();
-            far.shutdown(std::net::Shutdown::Both).unwrap();
-            cut_at = Some(Instant::now());
-        }
-    });
-    let why = ended.unwrap_err().to_string();
-    assert!(why.contains(&format!("agent {cut}: lost")), "{why}");
-    assert!(cut_at.unwrap().elapsed() < Duration::from_secs(25));
-    // The other one is free for the next controller at once.
-    let again = Remote::connect(&[good], &secret(), &plan).unwrap();
-    assert_eq!(again.agents().len(), 1);
-}
-
-#[test]
-fn agents_that_cannot_be_used_are_named() {
-    let plan = plan(&redis(SHORT));
-    let free = harness::ports::unused().to_string();
-    let refused = Remote::connect(std::slice::from_ref(&free), &secret(), &plan);
-    let why = refused.err().unwrap().to_string();
-    assert!(why.starts_with(&format!("cannot reach agent {free}: ")), "{why}");
-    let other = Secret::new(b"another secret than theirs");
-    let why = Remote::connect(&[start_agent()], &other, &plan).err().unwrap().to_string();
-    assert!(why.contains("another secret"), "{why}");
-    let liar = liar("", "", Duration::ZERO).to_string();
-    let why = Remote::connect(&[liar], &secret(), &plan).err().unwrap().to_string();
-    assert!(why.contains("no greeting"), "{why}");
-    let memory = Plan::parse("m", &format!("[target]\ndriver = \"memory\"\n{SHORT}"), &[]).unwrap();
-    let why = Remote::connect(&[], &secret(), &memory).err().unwrap().to_string();
-    assert!(why.contains("leave --agents away"), "{why}");
 }

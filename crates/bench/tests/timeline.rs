@@ -1,15 +1,20 @@
 //! What a timeline does to nodes, on redis-servers: that it is done, when, what clients see of it,
-//! and that nothing runs any more afterwards.
+//! and that nothing runs any more afterwards. And agents: several make one load, a lost one fails
+//! the run, and those of no use are named.
 
 mod support;
 
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
-use bench::agents::Remote;
+use bench::agents::{Remote, Secret};
+use bench::measure::result::PhaseResult;
 use bench::measure::usage::Mark;
-use bench::run::{self, Local, Progress};
-use bench::scenario::Metric;
+use bench::run::{self, Local, Progress, Session};
+use bench::scenario::{Metric, Plan};
 use harness::process::Directory;
 use support::{options, phase, plan, redis_nodes, run_here, runs, start_agent};
 
@@ -208,14 +213,27 @@ fn networks_of_namespaces_are_cut_and_healed() {
     assert!(networks.contains(&"namespace of a"), "{networks:?}");
 
     let delayed = text.replace("do = \"cut\"\nnode", "do = \"delay\"\ndelay = \"50ms\"\nnode");
-    match run::check(&plan(&delayed)) {
-        // Not every kernel can.
-        Err(why) => assert!(why.to_string().contains("delay needs the kernel's netem"), "{why}"),
-        Ok(()) => {
+    // Not every kernel can.
+    match has_netem() {
+        false => {
+            let (dir, ran) = run_here(&delayed);
+            let why = ran.unwrap_err().to_string();
+            assert!(why.contains("delay needs the kernel's netem and `tc`: "), "{why}");
+            assert!(!dir.path().join("scenario.toml").exists(), "nothing has been started");
+        }
+        true => {
             let results = run_here(&delayed).1.unwrap_or_else(|why| panic!("{why}"));
             assert!(phase(&results, "run").metric(Metric::Max, None) > 45e6);
         }
     }
+}
+
+/// Whether the kernel can hold packets back, asked in a namespace.
+fn has_netem() -> bool {
+    let net = harness::net::Net::new(1);
+    let mut tc = net.node(1).command("tc");
+    tc.args(["qdisc", "add", "dev", "eth0", "root", "netem", "delay", "1ms"]);
+    tc.output().is_ok_and(|output| output.status.success())
 }
 
 #[test]
@@ -276,6 +294,115 @@ fn agents_whose_clocks_are_apart_are_refused() {
     }
     let near = Remote::connect(&[start_agent(little)], &support::secret(), &plan);
     assert!(near.is_ok(), "{:?}", near.err());
+}
+
+const PHASE: &str = "[keys]\ncount = 10\n[[phase]]\nname = \"run\"\nseconds = 0.5\n";
+
+fn kinds(phase: &PhaseResult) -> Vec<&String> {
+    phase.data.entries.iter().flat_map(|entry| entry.failures.keys()).collect()
+}
+
+/// One redis-server; the rest goes on with its target.
+fn redis(rest: &str) -> String {
+    format!(
+        "[target]\ndriver = \"resp\"\ncommand = [\"redis-server\", \"--port\", \"{{port}}\", \
+         \"--bind\", \"127.0.0.1\", \"--dir\", \"{{dir}}\", \"--save\", \"\"]\n{rest}"
+    )
+}
+
+#[test]
+fn two_agents_make_one_load() {
+    let agents = [start_agent(SystemTime::now), start_agent(SystemTime::now)];
+    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/driver.py");
+    let text = redis(
+        "[keys]\ncount = 1000\n[load]\nclients = 4\nmix = { get = 50, put = 50 }\n\
+         [[phase]]\nname = \"closed\"\nseconds = 1\n\
+         [[phase]]\nname = \"open\"\nseconds = 2\nrate = 400\npipeline = 1000\n\
+         arrivals = \"even\"\n",
+    );
+    let exec = redis("").replace("\"resp\"", "\"exec\"")
+        + &format!(
+            "request_timeout = \"60s\"\n\
+             program = [\"python3\", {:?}, \"{{address}}\"]\n[keys]\ncount = 20\n\
+             [[phase]]\nname = \"open\"\nseconds = 2\nclients = 2\nrate = 20\n\
+             pipeline = 1000\narrivals = \"even\"\n",
+            driver.to_str().unwrap()
+        );
+    for (text, rate) in [(text, 400.0), (exec, 20.0)] {
+        let dir = Directory::new(&format!("agents-{rate}")).unwrap();
+        let plan = plan(&text);
+        let mut remote = Remote::connect(&agents, &support::secret(), &plan).unwrap();
+        let results = run::run(&plan, &options(dir.path()), &mut remote, &mut |_| {}).unwrap();
+        assert_eq!(results.origin.agents, agents);
+        let open = phase(&results, "open");
+        assert_eq!(open.metric(Metric::Failures, None), 0.0, "{:?}", kinds(open));
+        // All are answered, some perhaps late: a program takes its time to start.
+        let found = open.latencies(None).len() as f64;
+        assert_eq!(found, rate * 2.0);
+    }
+}
+
+#[test]
+fn a_lost_agent_fails_the_run_and_ends_the_others() {
+    let good = start_agent(SystemTime::now);
+    // In front of another agent stands a proxy that is cut during the phase.
+    let behind = start_agent(SystemTime::now);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let cut = listener.local_addr().unwrap().to_string();
+    let (cutter, to_cut) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let (near, _) = listener.accept().unwrap();
+        let far = TcpStream::connect(behind).unwrap();
+        cutter.send((near.try_clone().unwrap(), far.try_clone().unwrap())).unwrap();
+        let (mut near2, mut far2) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+        let (mut near, mut far) = (near, far);
+        thread::spawn(move || std::io::copy(&mut near2, &mut far2));
+        std::io::copy(&mut far, &mut near)
+    });
+    let text = redis(
+        "[keys]\ncount = 100\n[load]\nclients = 4\n[[phase]]\nname = \"run\"\nseconds = 30\n",
+    );
+    let dir = Directory::new("lost").unwrap();
+    let plan = plan(&text);
+    let agents = [good.clone(), cut.clone()];
+    let mut remote = Remote::connect(&agents, &support::secret(), &plan).unwrap();
+    let mut cut_at = None;
+    let ended = run::run(&plan, &options(dir.path()), &mut remote, &mut |progress| {
+        if let Progress::Second(_) = progress
+            && cut_at.is_none()
+        {
+            let (near, far): (TcpStream, TcpStream) = to_cut.recv().unwrap();
+            near.shutdown(std::net::Shutdown::Both).unwrap();
+            far.shutdown(std::net::Shutdown::Both).unwrap();
+            cut_at = Some(Instant::now());
+        }
+    });
+    let why = ended.unwrap_err().to_string();
+    assert!(why.contains(&format!("agent {cut}: lost")), "{why}");
+    assert!(cut_at.unwrap().elapsed() < Duration::from_secs(25));
+    // The other one is free for the next controller at once.
+    let again = Remote::connect(&[good], &support::secret(), &plan).unwrap();
+    assert_eq!(again.agents().len(), 1);
+}
+
+#[test]
+fn agents_that_cannot_be_used_are_named() {
+    let plan = plan(&redis(PHASE));
+    let free = harness::ports::unused().to_string();
+    let refused = Remote::connect(std::slice::from_ref(&free), &support::secret(), &plan);
+    let why = refused.err().unwrap().to_string();
+    assert!(why.starts_with(&format!("cannot reach agent {free}: ")), "{why}");
+    let other = Secret::new(b"another secret than theirs");
+    let why =
+        Remote::connect(&[start_agent(SystemTime::now)], &other, &plan).err().unwrap().to_string();
+    assert!(why.contains("another secret"), "{why}");
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let why = Remote::connect(&[address], &support::secret(), &plan).err().unwrap().to_string();
+    assert!(why.contains("no greeting"), "{why}");
+    let memory = Plan::parse("m", &format!("[target]\ndriver = \"memory\"\n{PHASE}"), &[]).unwrap();
+    let why = Remote::connect(&[], &support::secret(), &memory).err().unwrap().to_string();
+    assert!(why.contains("leave --agents away"), "{why}");
 }
 
 /// Waits until no process has these words in its command: one that was killed takes its time where

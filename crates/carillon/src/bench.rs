@@ -32,7 +32,7 @@ pub fn bench(args: &BenchArgs) -> Exit {
         }
         BenchCommand::Run(args) => start(args),
         BenchCommand::Compare(args) => compare(args),
-        BenchCommand::Report { result } => page(result),
+        BenchCommand::Report { result, svg } => page(result, *svg),
         BenchCommand::Papers(args) => measure_papers(args),
         BenchCommand::Agent(args) => serve(args),
     }
@@ -111,7 +111,7 @@ fn start(args: &RunArgs) -> Exit {
         out: args.out.clone().unwrap_or_else(default),
         repetitions: args.repetitions,
         replaces: args.replace,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: run::environment::shown_command(std::env::args()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         stop: Arc::default(),
     };
@@ -227,11 +227,20 @@ fn compare(args: &CompareArgs) -> Exit {
     raw(text.as_bytes()).and(exit)
 }
 
-fn page(result: &Path) -> Exit {
+fn page(result: &Path, with_pictures: bool) -> Exit {
     let path = result.join("report.html");
+    let write = |path: &Path, text: &str| {
+        std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
     let written = run::read_results(result).map_err(|why| why.to_string()).and_then(|results| {
-        let page = report::page(&results);
-        std::fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))
+        write(&path, &report::page(&results))?;
+        if !with_pictures {
+            return Ok(());
+        }
+        let dir = result.join("charts");
+        std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        let pictures = report::pictures(&results);
+        pictures.iter().try_for_each(|(name, picture)| write(&dir.join(name), picture))
     });
     match written {
         Ok(()) => line(&path.display().to_string()),

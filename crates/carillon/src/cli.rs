@@ -29,7 +29,9 @@ Examples:
   carillon get greeting                      hello
   carillon history greeting                  its changes, the newest first
   carillon snapshot take                     a time that stays readable, for --at
+  carillon feed                              changes, as they are committed
   carillon txn                               a transaction: see `carillon txn --help`
+  carillon script FILE                       a file of commands: see `carillon script --help`
   redis-cli -p 6379 get greeting             the same, by the Redis protocol
   carillon status                            the node's state, and the cluster's health
   carillon nodes                             the nodes of the cluster
@@ -83,6 +85,10 @@ pub enum Command {
     Snapshot(crate::snapshots::SnapshotArgs),
     /// Collect old versions now, or show what holds them.
     Gc(crate::snapshots::GcArgs),
+    /// Show the changes of a keyspace, commit by commit, as they happen.
+    Feed(crate::feed::FeedArgs),
+    /// Run a file of commands: updates, reads, snapshot reads, collection.
+    Script(crate::script::ScriptArgs),
     /// Run a transaction over several keys, from a file or a terminal.
     Txn(crate::txn::TxnArgs),
     /// Create, list, change or drop keyspaces.

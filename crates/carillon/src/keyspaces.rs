@@ -1,7 +1,7 @@
 //! `carillon keyspace create`, `list`, `alter`, `drop`.
 
-use client::http::{Client, KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
-use serde_json::{Value, json};
+use client::http::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
+use serde_json::json;
 
 use crate::cli::{KeyspaceCommand, NodeArgs, word};
 use crate::exit::Exit;
@@ -17,10 +17,10 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
                 durability: settings.durability.map(word),
                 retention_ms: settings.retention,
                 replicas: settings.replicas,
+                skip_equal_writes: settings.skip_equal_writes,
             };
             with_node(node, |client| {
                 let info = client.keyspace_create(&spec)?;
-                warn_of_few_nodes(client, settings.replicas);
                 Ok(one(node, &info))
             })
         }
@@ -36,10 +36,10 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
                 durability: settings.durability.map(word),
                 retention_ms: settings.retention,
                 replicas: settings.replicas,
+                skip_equal_writes: settings.skip_equal_writes,
             };
             with_node(node, |client| {
                 let info = client.keyspace_alter(name, &change)?;
-                warn_of_few_nodes(client, settings.replicas);
                 Ok(one(node, &info))
             })
         }
@@ -53,30 +53,9 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
     }
 }
 
-/// Warns if a request asks for more replicas than there are nodes to hold them. It is no error:
-/// they come once there are enough nodes.
-fn warn_of_few_nodes(client: &Client, asked: Option<u8>) {
-    let Some(asked) = asked else { return };
-    if let Some(warning) = client.nodes().ok().and_then(|nodes| too_few(&nodes, asked)) {
-        output::complain(&warning);
-    }
-}
-
-fn too_few(nodes: &Value, asked: u8) -> Option<String> {
-    let takes = |node: &&Value| {
-        node["standing"] == "member" && matches!(node["state"].as_str(), Some("up" | "suspected"))
-    };
-    let count = nodes["nodes"].as_array()?.iter().filter(takes).count();
-    (count > 0 && count < usize::from(asked)).then(|| {
-        let can = if count == 1 { "node that is up takes" } else { "nodes that are up take" };
-        format!(
-            "warning: the keyspace asks for {asked} replicas, and {count} {can} any; each shard is \
-             under-replicated until more nodes join"
-        )
-    })
-}
-
+/// Prints a keyspace that was made or changed, and what is to be known of it.
 fn one(node: &NodeArgs, info: &KeyspaceInfo) -> Exit {
+    info.warnings.iter().for_each(|why| output::complain(&format!("warning: {why}")));
     match node.json {
         true => output::json(&json!(info)),
         false => output::raw(show(std::slice::from_ref(info)).as_bytes()),
@@ -97,22 +76,4 @@ fn show(all: &[KeyspaceInfo]) -> String {
         ]
     });
     table(&headings, &rows.collect::<Vec<_>>())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_replicas_than_nodes_are_warned_of() {
-        let node = |standing, state| json!({ "standing": standing, "state": state });
-        let nodes = json!({ "nodes": [
-            node("member", "up"), node("member", "suspected"), node("member", "down"),
-            node("cordoned", "up"), node("removed", "left"),
-        ] });
-        assert_eq!(too_few(&nodes, 2), None);
-        let warning = too_few(&nodes, 3).unwrap();
-        assert!(warning.contains("asks for 3 replicas, and 2 nodes that are up take any"));
-        assert_eq!(too_few(&json!({}), 3), None, "an older node says less");
-    }
 }

@@ -16,6 +16,7 @@ mod decisions;
 mod dev;
 mod drain;
 mod exit;
+mod feed;
 mod history;
 mod keys;
 mod keyspaces;
@@ -29,6 +30,7 @@ mod recover;
 mod repair_clock;
 mod replay;
 mod route;
+mod script;
 mod sim;
 mod snapshots;
 mod split;
@@ -70,6 +72,8 @@ fn run(command: Command) -> Exit {
         Command::Keys(args) => snapshots::keys(&args),
         Command::Snapshot(args) => snapshots::snapshot(&args),
         Command::Gc(args) => snapshots::gc(&args),
+        Command::Feed(args) => feed::feed(&args),
+        Command::Script(args) => script::script(&args),
         Command::Txn(args) => txn::txn(&args),
         Command::Keyspace(args) => keyspaces::run(&args.command),
         Command::Status(args) => status::status(&args),

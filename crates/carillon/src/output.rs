@@ -30,6 +30,12 @@ pub fn screen(text: &str) -> bool {
         && out.flush().is_ok()
 }
 
+/// Writes a piece of a long output. Whether it could be written: if not, the reader is gone.
+pub fn piece(text: &str) -> bool {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).is_ok() && out.flush().is_ok()
+}
+
 /// Writes a line.
 pub fn line(text: &str) -> Exit {
     write(&[text.as_bytes(), b"\n"])
@@ -97,7 +103,8 @@ pub fn with_node(node: &NodeArgs, ask: impl FnOnce(&Client) -> Result<Exit, Clie
     }
 }
 
-fn failed(node: &NodeArgs, error: &ClientError) -> Exit {
+/// Says why a request failed; the exit code.
+pub fn failed(node: &NodeArgs, error: &ClientError) -> Exit {
     if node.json {
         complain_json(&error.to_string(), error.outcome());
     } else {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
+use crate::console::{self, ADDRESS};
 use crate::exit::Exit;
 use crate::output;
 
@@ -28,10 +30,11 @@ a line (docs/events.md). It is played in its own pace; pauses are cut to three s
 
 Exit code 1 if a line cannot be read; those before it are played.
 
-To see it in the console, open the page of any node, or of `carillon console`, then its settings,
-and there Open: all views show the recording, back and forth.
+With --console it is shown in all views of the console instead, back and forth: open the address
+that is printed. The page of any node shows it as well: its settings have Open.
 
 Examples:
+  carillon replay yesterday.jsonl --console
   carillon replay yesterday.jsonl
   carillon replay yesterday.jsonl --speed 20
   carillon replay yesterday.jsonl --at-once --types split,merged
@@ -52,6 +55,12 @@ pub struct ReplayArgs {
     /// Print the lines as they are.
     #[arg(long)]
     pub json: bool,
+    /// Serve a page that shows it, until this is ended by a signal.
+    #[arg(long, conflicts_with_all = ["speed", "at_once", "types", "json"])]
+    pub console: bool,
+    /// Address of that page.
+    #[arg(long, value_name = "HOST:PORT", requires = "console", default_value = ADDRESS)]
+    pub http: SocketAddr,
 }
 
 fn speed(text: &str) -> Result<f64, String> {
@@ -61,6 +70,9 @@ fn speed(text: &str) -> Result<f64, String> {
 
 /// Plays a recording.
 pub fn replay(args: &ReplayArgs) -> Exit {
+    if args.console {
+        return console::show_recording(&args.file, args.http);
+    }
     let mut out = io::stdout().lock();
     let played = open(&args.file).and_then(|file| play(args, file, &mut out, sleep));
     match played {

@@ -159,6 +159,11 @@ pub fn gc(args: &GcArgs) -> Exit {
         if let Some(all) = found["keyspaces"].as_array_mut()
             && !args.keyspace.is_empty()
         {
+            let has = |name: &String| all.iter().any(|one| one["keyspace"] == **name);
+            if let Some(name) = args.keyspace.iter().find(|name| !has(name)) {
+                output::complain(&format!("there is no keyspace {name}"));
+                return Ok(Exit::Refused);
+            }
             all.retain(|one| args.keyspace.iter().any(|name| one["keyspace"] == **name));
         }
         Ok(match args.node.json {
@@ -180,10 +185,12 @@ fn held(all: &Value) -> String {
             time(one["retention_ms"].as_u64().unwrap_or_default()),
             held_by,
             text(&one["old_bytes"]),
+            one["held_bytes"].as_u64().unwrap_or(0).to_string(),
         ]
     };
     let rows: Vec<_> = items(all).iter().map(row).collect();
-    table(&["KEYSPACE", "READABLE SINCE", "RETENTION", "HELD BY", "OLD BYTES"], &rows)
+    let heads = ["KEYSPACE", "READABLE SINCE", "RETENTION", "HELD BY", "OLD BYTES", "SO HELD"];
+    table(&heads, &rows)
 }
 
 /// `carillon keys`
@@ -193,7 +200,7 @@ One key a line, in no order unless the keyspace is ordered.
 
 Examples:
   carillon keys --prefix user:
-  carillon keys --at '10m ago'                 those that had a value ten minutes ago")]
+  carillon keys --at '30s ago'                 those that had a value half a minute ago")]
 pub struct KeysArgs {
     /// List keys that begin so.
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -211,10 +218,13 @@ pub struct KeysArgs {
 /// Lists keys.
 pub fn keys(args: &KeysArgs) -> Exit {
     with_node(&args.node, |client| {
-        let (prefix, at) = (args.prefix.as_bytes(), args.at.as_deref());
+        let (prefix, mut at) = (args.prefix.as_bytes(), args.at.clone());
         let mut cursor: Option<String> = None;
         loop {
-            let page = client.keys(&args.keyspace, prefix, cursor.as_deref(), PAGE_KEYS, at)?;
+            let page =
+                client.keys(&args.keyspace, prefix, cursor.as_deref(), PAGE_KEYS, at.as_deref())?;
+            // An age goes on; all pages are to be of one cut.
+            at = page["at"].as_str().map(str::to_owned).or(at);
             let exit = match args.node.json {
                 true => output::json(&json!({ "keys": page["keys"] })),
                 false => {

@@ -115,8 +115,11 @@ fn comparing_fails_when_something_got_slower() {
     assert_eq!(compare(&before, &after, "12%").code, 0);
     assert_eq!(compare(&after, &before, "5%").code, 0, "faster is not worse");
     assert_eq!(compare(&before, dir.path(), "5%").code, 2);
-    let page = bench(&["report", text(&before)]);
+    let page = bench(&["report", text(&before), "--svg"]);
     assert_eq!(page.code, 0, "{}", page.err);
+    let picture = before.join("charts/run-000-0-phase-1-seconds.svg");
+    let drawn = std::fs::read_to_string(picture).unwrap();
+    assert!(drawn.starts_with("<svg") && drawn.contains("answered"), "{drawn}");
 }
 
 #[test]
@@ -366,4 +369,84 @@ fn a_matrix_runs_over_agents_in_namespaces_and_goes_on_after_one_was_killed() {
     assert_eq!(results["runs"].as_array().unwrap().len(), 3);
     assert!(results["runs"].as_array().unwrap().iter().all(|run| run["failure"].is_null()));
     drop((one, two));
+}
+
+#[test]
+fn an_agent_that_is_cut_off_ends_its_load_and_its_nodes() {
+    if !harness::net::root_or_skip("an agent in a network namespace") {
+        return;
+    }
+    let mut net = harness::net::Net::new(2);
+    let dir = Directory::new("bench-cut-off").unwrap();
+    let secret = text(dir.write_secret().unwrap());
+    let address = format!("{}:7700", net.node(1).ip);
+    let log = dir.path().join("agent");
+    let mut command = net.node(1).command(PROGRAM);
+    command.args(["bench", "agent", "--listen", &address, "--secret-file", secret]);
+    let agent = Process::start(command, &log).unwrap();
+    let said = || std::fs::read_to_string(&log).unwrap();
+    harness::until(Duration::from_secs(20), "the agent listens", || {
+        said().contains("listening").then_some(())
+    });
+    let scenario = dir.path().join("long.toml");
+    // Its load and its node are on one host: neither of them sees that anything is cut.
+    let redis = format!("cut-off-{}.rdb", std::process::id());
+    let long = "[target]\ndriver = \"resp\"\n[[node]]\nname = \"a\"\nagent = 1\n\
+                command = [\"redis-server\", \"--port\", \"{port}\", \"--bind\", \
+                \"{host}\", \"--protected-mode\", \"no\", \"--save\", \"\", \
+                \"--set-proc-title\", \"no\", \"--dbfilename\", \"FILE\"]\n\
+                [keys]\ncount = 100\n[[phase]]\nname = \"run\"\nseconds = 600\n";
+    std::fs::write(&scenario, long.replace("FILE", &redis)).unwrap();
+    let mut command = net.node(2).command(PROGRAM);
+    command.args(["bench", "run"]).arg(&scenario).arg("--out").arg(dir.path().join("out"));
+    command.args(["--agents", &address, "--secret-file", secret]);
+    let told = dir.path().join("controller");
+    let mut run = Process::start(command, &told).unwrap();
+    harness::until(Duration::from_secs(40), "the load begins", || {
+        (processes_with(&redis) > 0).then_some(())
+    });
+    std::thread::sleep(Duration::from_secs(2));
+    net.unplug(1);
+    let status = run.wait_for(Duration::from_secs(40)).unwrap();
+    let why = std::fs::read_to_string(&told).unwrap();
+    assert_eq!(status.code(), Some(1), "{why}");
+    assert!(why.contains(&format!("agent {address}: lost")), "{why}");
+    harness::until(Duration::from_secs(25), "the agent has ended all", || {
+        (said().matches(": ended").count() == 2 && processes_with(&redis) == 0).then_some(())
+    });
+    drop(agent);
+}
+
+/// How many processes have this in their command lines.
+fn processes_with(words: &str) -> usize {
+    let pids = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = pids.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).replace('\0', " ").contains(words)).count()
+}
+
+#[test]
+fn one_node_is_measured_and_what_its_data_take() {
+    let dir = Directory::new("bench-one-node").unwrap();
+    let cell = ["--set", "keys.count=300", "--set", "matrix={\"load.pipeline\"=[16]}"];
+    let ran = short(dir.path(), "one-node", &cell);
+    assert_eq!(ran.code, 0, "{} {}", ran.text(), ran.err);
+    let cell = ["--set", "keys.count=300", "--set", "matrix={\"load.clients\"=[2]}"];
+    let ran = short(dir.path(), "data-size", &cell);
+    assert_eq!(ran.code, 0, "{} {}", ran.text(), ran.err);
+    let results = results(dir.path(), "data-size");
+    let phases = results["runs"][0]["phases"].as_array().unwrap();
+    let names = |phase: &Value| -> Vec<String> {
+        let marks = phase["marks"].as_array().unwrap();
+        assert!(marks.iter().all(|mark| mark["took"].is_f64()), "{marks:?}");
+        marks.iter().map(|mark| mark["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let stopped = ["stop server", "start server", "until it answers after a stop"];
+    assert_eq!(names(&phases[0]), stopped);
+    assert_eq!(names(&phases[1])[0], "kill server");
+    let node = &phases[0]["usage"]["processes"].as_array().unwrap()[1];
+    assert_eq!(node["name"], "server");
+    let last = node["rows"].as_array().unwrap().last().unwrap();
+    assert!(last["files"].as_u64().unwrap() > 4_096, "{last}");
+    let page = std::fs::read_to_string(dir.path().join("data-size/report.html")).unwrap();
+    assert!(page.contains("files, MiB") && page.contains("µs a request"), "{page}");
 }

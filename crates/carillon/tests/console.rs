@@ -163,6 +163,79 @@ fn simulated_cluster_answers_as_a_node_does_and_shows_a_crash() {
     events.until(TIMEOUT, "a split", |event| event.name() == "split");
 }
 
+#[test]
+fn range_of_a_transaction_shows_what_the_transaction_has_changed() {
+    let console = Console::start("ranges", &["--seed", "5"]);
+    console.until_formed();
+    let ordered = json!({"name": "days", "placement": "ordered"});
+    let (status, made) = console.json("POST", "/v1/keyspaces", Some(ordered));
+    assert_eq!(status, 201, "{made}");
+    for key in ["a", "b", "c", "d", "e"] {
+        let path = format!("/v1/kv/days/{key}");
+        until(TIMEOUT, "a key is there", || {
+            let put = Request { body: key.as_bytes(), ..Request::write("PUT", &path) };
+            (console.send(put).0 == 204).then_some(())
+        });
+    }
+    let txn = json!({"keyspace": "days", "then": [
+        {"put": {"key": "bb", "value": "new"}}, {"delete": "c"},
+        {"range": {"from": "b", "to": "e"}}, {"range": {"reverse": true, "limit": 2}}]});
+    let done = console.post("/v1/txn", txn.clone());
+    let keys = |result: &Value| -> Vec<String> {
+        let pairs = result["keys"].as_array().unwrap_or_else(|| panic!("{result}"));
+        pairs.iter().map(|pair| pair["key"].as_str().expect("a key").to_owned()).collect()
+    };
+    let results = &done["results"];
+    assert_eq!(keys(&results[2]), ["b", "bb", "d"], "{done}");
+    assert_eq!(keys(&results[3]), ["e", "d"], "{done}");
+    assert_eq!(results[2]["keys"][1]["value"], "new");
+    assert!(results[2]["keys"][1]["version"].is_null(), "it wrote that itself: {done}");
+    assert!(results[2]["keys"][0]["version"].is_string(), "{done}");
+    // Its own writes are there a moment later, for one that only looks.
+    let looks = json!({"keyspace": "days", "then": [{"range": {"limit": 3}}]});
+    until(TIMEOUT, "what it wrote is read", || {
+        let found = console.post("/v1/txn", looks.clone());
+        (keys(&found["results"][0]) == ["a", "b", "bb"]).then_some(())
+    });
+    let (status, why) = console.json(
+        "POST",
+        "/v1/txn",
+        Some(json!({"then": [{"put": {"key": "x", "value": "1"}}, {"range": {}}]})),
+    );
+    let detail = why["detail"].as_str().unwrap_or_default();
+    assert!(status == 409 && detail.contains("only ordered keyspaces"), "{status} {why}");
+}
+
+#[test]
+fn recording_is_served_to_the_page_in_one_command() {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let path = dir.join("shown.jsonl");
+    let line = "{\"type\":\"hello\",\"version\":1,\"node\":\"a\",\"at\":\"1\",\"at_ms\":1}\n";
+    std::fs::write(&path, line).expect("it is written");
+    let http = ports::unused();
+    let mut command = Command::new(PROGRAM);
+    command.arg("replay").arg(&path).args(["--console", "--http", &http.to_string()]);
+    let output = dir.join("shown_output");
+    let mut process = Process::start(command, &output).expect("it starts");
+    let answers = || client(http).send(&Request::get("/health/live")).is_ok();
+    process.wait_until("it answers", answers).expect("it answers");
+    let get = |path: &str| client(http).send(&Request::get(path)).expect("a reply");
+    let state: Value = serde_json::from_slice(&get("/v1/sim").body).expect("JSON");
+    assert_eq!((&state["recording"], &state["running"]), (&json!("shown.jsonl"), &json!(false)));
+    let served = get("/v1/sim/recording");
+    assert_eq!((served.status, &served.body[..]), (200, line.as_bytes()));
+    assert_eq!(get("/").status, 200);
+    let ended = process.stop(TIMEOUT).map(|status| status.success());
+    assert!(matches!(ended, Ok(true)), "a signal ends it well: {ended:?}");
+
+    std::fs::write(&path, "no recording").expect("it is written");
+    let out = Command::new(PROGRAM).arg("replay").arg(&path).arg("--console").output();
+    let out = out.expect("it runs");
+    let why = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{why}");
+    assert!(why.contains("is no recording"), "{why}");
+}
+
 fn done_again(leader: &str) -> Value {
     json!({"do": "crash", "node": leader})
 }

@@ -38,7 +38,7 @@ pub trait Values {
     /// As [`Engine::newest`].
     fn newest(&self, key: &HashedKey<'_>, at: Timestamp) -> Option<Version<'_>>;
     /// As [`Engine::put`].
-    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp);
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) -> bool;
     /// As [`Engine::delete`].
     fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool;
     /// As [`Engine::set_expiry`].
@@ -57,8 +57,8 @@ impl<V: Engine> Values for V {
     }
 
     #[inline]
-    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {
-        Engine::put(self, key, parts, expiry_ms, at);
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) -> bool {
+        Engine::put(self, key, parts, expiry_ms, at)
     }
 
     #[inline]

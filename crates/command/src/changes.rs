@@ -77,13 +77,15 @@ impl<V: Values, C: Changes> Values for ObservedValues<'_, V, C> {
     }
 
     #[inline]
-    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) -> bool {
         if expiry_ms != 0 && expiry_ms <= at.millis() {
-            self.delete(key, at);
-            return;
+            return self.delete(key, at);
         }
-        self.values.put(key, parts, expiry_ms, at);
-        self.changes.changed(key.bytes, at);
+        let has_changed = self.values.put(key, parts, expiry_ms, at);
+        if has_changed {
+            self.changes.changed(key.bytes, at);
+        }
+        has_changed
     }
 
     #[inline]

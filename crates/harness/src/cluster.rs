@@ -1,5 +1,8 @@
 //! Several nodes that form one store, in one directory.
 
+use client::http::Request;
+use serde_json::Value;
+
 use crate::node::{Node, TEST_TIMEOUT};
 use crate::process::Directory;
 use crate::until;
@@ -42,10 +45,29 @@ impl Cluster {
     pub fn wait_until_it_takes_writes(&self, number: usize, keyspace: &str) {
         until(TEST_TIMEOUT, &format!("node {number} takes writes of {keyspace}"), || {
             let mut connection = self.nodes[number].try_connect().ok()?;
-            connection.ask(&["SELECT", keyspace]).ok()?;
+            // Refused while the node does not know the keyspace; writes would go to another one.
+            let selected = connection.ask(&["SELECT", keyspace]).ok()?;
+            (selected.text() == "OK").then_some(())?;
             let done = |key| connection.ask(&["SET", &format!("ready-{key}"), "1"]);
             let replies = (0..64).map(done).collect::<Result<Vec<_>, _>>().ok()?;
             replies.iter().all(|reply| reply.text() == "OK").then_some(())
+        });
+    }
+
+    /// Waits until all shards of a keyspace have so many replicas: a single one dies with its node.
+    #[track_caller]
+    pub fn wait_until_replicated(&self, keyspace: &str, replicas: u64) {
+        until(TEST_TIMEOUT, &format!("{keyspace} has {replicas} replicas"), || {
+            let page = format!("/v1/shards?keyspace={keyspace}&scope=cluster");
+            let reply = self.nodes[0].client().send(&Request::get(&page)).ok()?;
+            let page: Value = serde_json::from_slice(&reply.body).ok()?;
+            let shards = page["shards"].as_array()?;
+            let is_placed = |shard: &Value| {
+                shard["voters"] == replicas
+                    && shard["changing"] == false
+                    && shard["told_by"] == shard["leader"]
+            };
+            (!shards.is_empty() && shards.iter().all(is_placed)).then_some(())
         });
     }
 }

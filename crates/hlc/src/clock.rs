@@ -47,6 +47,13 @@ impl Clock {
         Timestamp(self.last.load(Ordering::Acquire))
     }
 
+    /// Whether somebody else may raise the clock to `at`: to a time that it has reached anyway, or
+    /// at most `ahead_ms` ahead of physical time. Not of the clock itself, which each such request
+    /// raises: a row of them would drive it as far ahead as one likes.
+    pub fn may_reach(&self, at: Timestamp, ahead_ms: u64) -> bool {
+        at <= self.now() || at.millis() <= self.physical_millis().saturating_add(ahead_ms)
+    }
+
     /// A new timestamp, above every other taken or read.
     pub fn tick(&self) -> Timestamp {
         Timestamp(self.last.fetch_add(1, Ordering::AcqRel) + 1)
@@ -56,6 +63,22 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_of_times_ahead_raises_it_no_further_than_one() {
+        let clock = Clock::new(Timestamp::ZERO);
+        clock.observe_millis(10_000);
+        let mut at = 10_000;
+        while clock.may_reach(Timestamp::from_millis(at + 90), 500) && at < 20_000 {
+            at += 90;
+            clock.observe(Timestamp::from_millis(at));
+        }
+        assert!((10_400..=10_500).contains(&at), "{at}");
+        assert!(clock.may_reach(clock.now(), 0), "what it has reached raises nothing");
+        clock.observe(Timestamp::from_millis(15_000));
+        assert!(clock.may_reach(Timestamp::from_millis(14_000), 500));
+        assert!(!clock.may_reach(Timestamp::from_millis(15_001), 500));
+    }
 
     #[test]
     fn rises_and_never_returns() {

@@ -12,7 +12,7 @@
 //! | ports | `varint` × 3: RESP, native, HTTP; 0 = off |
 //! | protocol versions | `varint` lowest, `varint` highest: 8 bits each, and above them 8 bits of the lowest and highest cluster version, less 1 |
 //! | joined at | `varint` ms |
-//! | load | `varint` shards, leaders (beside them bit 31: the disk is slow; bit 30: requests follow; bit 29: a port follows these), data bytes, requests a second, port of replica readers |
+//! | load | `varint` shards, leaders (beside them bit 31: the disk is slow; bit 30: requests follow; bits 29 and 28: a port, and reads, follow these), data bytes, requests a second, port of replica readers, reads a second of followers |
 //! | clock offset | `varint`, zigzag: 0, −1, 1, −2 … as 0, 1, 2, 3 … |
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
@@ -48,21 +48,25 @@ const SLOW: u32 = 1 << 31;
 const RATED: u32 = 1 << 30;
 /// … and if the port for clients that ask for replicas follows these. Only beside [`RATED`].
 const HAS_REPLICA_PORT: u32 = 1 << 29;
+/// … and if reads a second follow all of these. Only beside [`RATED`].
+const HAS_FOLLOWER_READS: u32 = 1 << 28;
 /// All that stands beside the leaders.
-const FLAGS: u32 = SLOW | RATED | HAS_REPLICA_PORT;
+const FLAGS: u32 = SLOW | RATED | HAS_REPLICA_PORT | HAS_FOLLOWER_READS;
 
 /// How much a node carries; leaders of shards place replicas by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Replicas the node holds.
     pub shards: u32,
-    /// Of these, the ones that lead their shard: below 2²⁹.
+    /// Of these, the ones that lead their shard: below 2²⁸.
     pub leaders: u32,
     /// Keys and values, in bytes.
     pub data_bytes: u64,
     /// Requests a second for the shards it leads; not told below the cluster version of
     /// [`Feature::Rates`](keyspace::Feature).
     pub requests: Option<u32>,
+    /// Reads a second from its other replicas; told beside `requests` only.
+    pub follower_reads: u32,
     /// Whether its disk is slow, so that it should lead nothing.
     pub is_slow: bool,
 }
@@ -158,7 +162,9 @@ impl Facts {
         let rated = if self.load.requests.is_some() { RATED } else { 0 };
         let replica_port = self.resp_replica.filter(|_| self.load.requests.is_some());
         let has_port = if replica_port.is_some() { HAS_REPLICA_PORT } else { 0 };
-        let flags = slow | rated | has_port;
+        let reads = self.load.follower_reads;
+        let has_reads = rated > 0 && reads > 0;
+        let flags = slow | rated | has_port | if has_reads { HAS_FOLLOWER_READS } else { 0 };
         put_varint(u64::from(self.load.leaders & !FLAGS | flags), out);
         put_varint(self.load.data_bytes, out);
         if let Some(requests) = self.load.requests {
@@ -166,6 +172,9 @@ impl Facts {
         }
         if let Some(port) = replica_port {
             put_varint(u64::from(port), out);
+        }
+        if has_reads {
+            put_varint(u64::from(reads), out);
         }
         let offset = self.clock_offset_ms;
         put_varint(((offset << 1) ^ (offset >> 63)) as u64, out);
@@ -224,8 +233,13 @@ fn load(reader: &mut Reader<'_>) -> Result<(Load, Option<u16>), DecodeError> {
         (_, Some(_)) => port(reader)?,
         (_, None) => return Err(DecodeError::Field { what: "flags of a load" }),
     };
+    let follower_reads = match (leaders & HAS_FOLLOWER_READS, requests) {
+        (0, _) => 0,
+        (_, Some(_)) => rate(reader)? as u32,
+        (_, None) => return Err(DecodeError::Field { what: "flags of a load" }),
+    };
     let (is_slow, leaders) = (leaders & SLOW != 0, leaders & !FLAGS);
-    Ok((Load { shards, leaders, data_bytes, requests, is_slow }, replica_port))
+    Ok((Load { shards, leaders, data_bytes, requests, follower_reads, is_slow }, replica_port))
 }
 
 fn text(reader: &mut Reader<'_>, what: &'static str) -> Result<String, DecodeError> {
@@ -356,9 +370,10 @@ mod tests {
             joined_at: u64::MAX,
             load: Load {
                 shards: u32::MAX,
-                leaders: HAS_REPLICA_PORT - 1,
+                leaders: HAS_FOLLOWER_READS - 1,
                 data_bytes: u64::MAX,
                 requests: Some(u32::MAX),
+                follower_reads: u32::MAX,
                 is_slow: true,
             },
             clock_offset_ms: i64::MIN,
@@ -378,7 +393,8 @@ mod tests {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
         let read = Record::decode(&mut Reader::new(&bytes)).unwrap();
-        assert_eq!(read.facts(), Some(&Facts { resp_replica: None, ..untold }));
+        let load = Load { follower_reads: 0, ..load };
+        assert_eq!(read.facts(), Some(&Facts { resp_replica: None, load, ..untold }));
 
         let long = Facts { name: "n".repeat(NAME_BYTES_MAX + 1), ..facts.clone() };
         assert_eq!(long.check(), Err(DecodeError::Field { what: "name of a node" }));

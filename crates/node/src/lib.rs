@@ -109,6 +109,7 @@
 pub mod control;
 pub mod event;
 pub mod executor;
+pub mod feed;
 pub mod pubsub;
 pub mod recovery;
 pub mod replica;

@@ -25,7 +25,7 @@ use crate::runtime::mailbox::Mailbox;
 use crate::runtime::open::{self, LockedDirectory, OpenError, OpenedNode};
 use crate::runtime::{NodeRuntime, readiness, ticker};
 use crate::scripts::{ScriptThreads, Surroundings};
-use crate::service::{InquiryThread, NodeApi, NodeFacts};
+use crate::service::{InquiryThread, NodeApi, NodeFacts, NotificationThread};
 use crate::signals;
 use crate::threads::Background;
 
@@ -94,6 +94,7 @@ struct Serving {
     background: Background,
     http: Option<http::Server>,
     inquiries: InquiryThread,
+    notifications: NotificationThread,
     loops: Vec<JoinHandle<()>>,
     scripts: ScriptThreads,
     _signals: signals::Listener,
@@ -130,6 +131,7 @@ impl Serving {
         let facts = NodeFacts::new(&banner, joined_at);
         let api = Arc::new(NodeApi::new(runtime.clone(), config.clone(), facts));
         let inquiries = InquiryThread::spawn(api.clone())?;
+        let notifications = NotificationThread::spawn(api.clone())?;
         let options = config.http_options(runtime.clock.started_millis());
         let listener = listening.take(Protocol::Http);
         let http = listener.map(|listener| http::start(listener, api, options)).transpose()?;
@@ -154,6 +156,7 @@ impl Serving {
             background,
             http,
             inquiries,
+            notifications,
             loops,
             scripts,
             _signals,
@@ -170,6 +173,7 @@ impl Serving {
             background,
             http,
             inquiries,
+            notifications,
             loops,
             scripts,
             _signals,
@@ -191,6 +195,7 @@ impl Serving {
             server.stop(drain.saturating_sub(stopped.elapsed()));
         }
         inquiries.stop(&runtime);
+        notifications.stop();
         // Not before: what was under way may have needed other nodes.
         if let Some(cluster) = &cluster {
             cluster.stop();

@@ -41,6 +41,14 @@ fn all_rules_hold() {
     assert!(sum(|c| c.cached) > 1_000 && sum(|c| c.invalidations) > 300, "clients cache");
     println!("{} leases, {} snapshots", sum(|c| c.leases), sum(|c| c.travels));
     assert!(sum(|c| c.leases) > 50 && sum(|c| c.travels) > 40, "snapshots are read twice");
+    println!("{} reads of snapshots by followers", sum(|c| c.followers_read));
+    assert!(sum(|c| c.followers_read) > 40, "followers answer at past times");
+    println!(
+        "{} commits in feeds, {} too late",
+        sum(|c| c.feed_commits),
+        sum(|c| c.feeds_too_late)
+    );
+    assert!(sum(|c| c.feed_commits) > 500, "feeds tell what happens");
     assert!(sum(|c| c.transfers) > 50, "leaders are told to go");
     println!("{} moves, {} replicas gone", sum(|c| c.moves), sum(|c| c.removals));
     assert!(sum(|c| c.removals) > 3, "replicas move");

@@ -2,7 +2,8 @@
 //! and what is done to a cluster happens to it.
 
 use command::ObservedVersion;
-use sim::live::action::{Action, Bytes, TimedAction, TxnOp, WatchedKey};
+use node::event::EventKind;
+use sim::live::action::{Action, AdminWord, Bytes, TimedAction, TxnOp, WatchedKey};
 use sim::live::setup::{Kind, Plan, Setup, SetupChange};
 use sim::live::{KeyView, NodeState, Outcome, Phase, Simulation, scenarios};
 use txn::coordinator::TxnOutcome;
@@ -139,6 +140,7 @@ fn transaction_is_done_only_if_what_it_watches_has_not_changed() {
     let txn = |watched: Vec<WatchedKey>| Action::Txn {
         keyspace: None,
         watched,
+        ranges: Vec::new(),
         // They are in several shards.
         ops: vec![put("a"), put("b"), put("c"), TxnOp::Get(bytes("a")), TxnOp::Delete(bytes("b"))],
     };
@@ -160,6 +162,33 @@ fn transaction_is_done_only_if_what_it_watches_has_not_changed() {
     let events = sim.take_events();
     let is_phase = |name: &str| events.iter().any(|(one, _)| one.what.event_type().name() == name);
     assert!(is_phase("transaction") && is_phase("request"), "samples are shown");
+}
+
+/// Who looks at a recording has nothing else to know by that a replica has gone.
+#[test]
+fn replicas_that_leave_a_draining_node_are_told() {
+    let mut sim = formed(4);
+    let leaving = sim.nodes().into_iter().find(|node| node.replicas > 0).expect("one has some");
+    let has = leaving.replicas;
+    sim.take_events();
+    let state = AdminWord::Draining;
+    let drained = answer(&mut sim, Action::Admin { node: leaving.name.clone(), state });
+    assert!(!matches!(drained, Outcome::NotDone(_)), "{drained:?}");
+    let mut removed = std::collections::BTreeSet::new();
+    for _ in 0..600 {
+        sim.advance(100);
+        for (event, _) in sim.take_events() {
+            if let EventKind::ReplicasChanged { shard, removed: gone, .. } = &event.what {
+                let here = gone.iter().filter(|(_, node)| *node == leaving.id);
+                removed.extend(here.map(|(replica, _)| (*shard, *replica)));
+            }
+        }
+        let is_empty = sim.nodes().iter().any(|one| one.id == leaving.id && one.replicas == 0);
+        if is_empty {
+            break;
+        }
+    }
+    assert!(removed.len() as u64 >= has, "{} of {has} are told: {removed:?}", removed.len());
 }
 
 #[test]

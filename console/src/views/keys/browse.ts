@@ -5,7 +5,7 @@
 
 import type { Api } from "../../api/client";
 import type { JsonBytes, TxnOperation } from "../../api/types";
-import { endOfPrefix, fromJson, toJson } from "../../model/bytes";
+import { compareBytes, endOfPrefix, fromJson, toJson } from "../../model/bytes";
 
 export const PAGE_KEYS = 50;
 
@@ -44,10 +44,32 @@ export async function list(
   return { entries, next: cursor };
 }
 
-/** The operation for a page of keys that begin with `prefix`, from `from` on. */
-export function rangeOf(prefix: Uint8Array, from: Uint8Array | null): TxnOperation {
-  const end = prefix.length > 0 ? endOfPrefix(prefix) : null;
-  const start = from ?? (prefix.length > 0 ? prefix : null);
+/** Keys in order that are wanted: from one on, up to but without another. */
+export interface Stretch {
+  low: Uint8Array | null;
+  high: Uint8Array | null;
+}
+
+const ALL: Stretch = { low: null, high: null };
+
+function last(keys: readonly (Uint8Array | null)[]): Uint8Array | null {
+  return (
+    keys
+      .filter((key) => key !== null)
+      .sort(compareBytes)
+      .at(-1) ?? null
+  );
+}
+
+/** The operation for a page of keys of a stretch that begin with `prefix`, from `from` on. */
+export function rangeOf(prefix: Uint8Array, from: Uint8Array | null, stretch = ALL): TxnOperation {
+  const ends = [prefix.length > 0 ? endOfPrefix(prefix) : null, stretch.high];
+  const end =
+    ends
+      .filter((key) => key !== null)
+      .sort(compareBytes)
+      .at(0) ?? null;
+  const start = from ?? last([prefix.length > 0 ? prefix : null, stretch.low]);
   const range: { from?: JsonBytes; to?: JsonBytes; limit: number } = { limit: PAGE_KEYS + 1 };
   if (start) range.from = toJson(start);
   if (end) range.to = toJson(end);
@@ -60,8 +82,9 @@ export async function browse(
   prefix: Uint8Array,
   from: Uint8Array | null,
   signal?: AbortSignal,
+  stretch = ALL,
 ): Promise<Page> {
-  const answer = await api.txn({ keyspace, then: [rangeOf(prefix, from)] }, signal);
+  const answer = await api.txn({ keyspace, then: [rangeOf(prefix, from, stretch)] }, signal);
   const [result] = answer.results;
   const found = result && "keys" in result ? result.keys : [];
   const entries = found.map((entry) => ({

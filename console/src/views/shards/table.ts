@@ -2,8 +2,9 @@
 
 import type { ShardStatus } from "../../api/types";
 import { loadOf } from "../../model/load";
-import { arcStart, isKnown, isMoving } from "../../model/model";
+import { arcStart, isKnown, isMoving, nodeName, type Model } from "../../model/model";
 import { fromHex, printable } from "../../model/bytes";
+import { bytes, count } from "../../model/format";
 
 export const COLUMNS = [
   "id",
@@ -37,6 +38,15 @@ export function placeOf(shard: ShardStatus): string {
   if (start === "") return `up to ${show(end, to)}`;
   if (end === "") return `from ${show(start, from)}`;
   return `${show(start, from)} – ${show(end, to)}`;
+}
+
+/** A shard in words: what it owns, who leads it, how large it is. */
+export function describeShard(model: Model, shard: ShardStatus): string {
+  const none = model.isFromEvents ? "leader not recorded so far" : "no leader";
+  const leader = shard.leader === null ? none : `led by ${nodeName(model, shard.leader)}`;
+  const known = isKnown(shard) ? `${count(shard.keys)} keys, ${bytes(shard.bytes)}` : "no replica here";
+  const size = model.isFromEvents ? "sizes not recorded" : known;
+  return `Shard ${shard.id}, ${placeOf(shard)}, ${leader}, ${size}`;
 }
 
 /** Entries that its most lagging replica lacks, as far as this node knows. */

@@ -24,7 +24,10 @@ export interface Holder {
 
 /** What is decided is resolved soon: if no end was told by then, it was not sampled. */
 export const DECIDED_MAX_MS = 5_000;
-/** Who has decided nothing for so long has ended untold, unless its coordinator is down: then locks stay. */
+/**
+ * Who has told nothing for so long has ended, and its last steps were lost. That a coordinator died does not
+ * keep locks for longer: the nodes that lead the locked shards find them within seconds, and say so.
+ */
 export const UNDECIDED_MAX_MS = 15_000;
 
 const sorted = (steps: readonly TransactionStep[]) => [...steps].sort((a, b) => compareAt(a.at, b.at));
@@ -60,16 +63,14 @@ function changes(transaction: TransactionSample): Change[] {
     change.toStep = step;
     open.delete(name);
   };
-  const inOrder = new Set<number>();
+  // Asked in order, the last shard commits as it votes, and locks nothing.
+  const commits = new Map<number, number | undefined>();
   for (const step of sorted(transaction.steps)) {
-    if (step.phase === "prepare" && step.inOrder) inOrder.add(step.attempt);
-    // Asked in order, the shard of the record commits as it votes, and keeps no lock.
-    if (step.phase === "committed" && inOrder.has(step.attempt) && transaction.record !== null)
-      end(transaction.record, "lock", step);
+    if (step.phase === "prepare" && step.inOrder) commits.set(step.attempt, step.shards.at(-1));
     if (step.phase === "voted") {
       for (const shard of step.shards) {
         end(shard, "wait", step);
-        begin(shard, "lock", step);
+        if (commits.get(step.attempt) !== shard) begin(shard, "lock", step);
       }
     }
     if (step.phase === "refused" && step.reason === "locked") {
@@ -103,22 +104,16 @@ export function spansOf(
 }
 
 /** Whether what was not told to have ended may last still at a time. */
-function mayLast(transaction: TransactionSample, nowMs: number, isDown: (node: string) => boolean): boolean {
+function mayLast(transaction: TransactionSample, nowMs: number): boolean {
   const silentMs = nowMs - Math.max(...transaction.steps.map((step) => step.atMs));
-  if (transaction.outcome !== "running") return silentMs < DECIDED_MAX_MS;
-  return silentMs < UNDECIDED_MAX_MS || isDown(transaction.node);
+  return silentMs < (transaction.outcome === "running" ? UNDECIDED_MAX_MS : DECIDED_MAX_MS);
 }
 
 /** Locks and waits of all transactions, those that last still first, then the newest. */
-export function holders(
-  transactions: readonly TransactionSample[],
-  max: number,
-  nowMs: number,
-  isDown: (node: string) => boolean,
-): Holder[] {
+export function holders(transactions: readonly TransactionSample[], max: number, nowMs: number): Holder[] {
   return transactions
     .flatMap((transaction) => {
-      const stillOpen = mayLast(transaction, nowMs, isDown);
+      const stillOpen = mayLast(transaction, nowMs);
       return changes(transaction).map(({ shard, kind, fromStep, toStep }) => ({
         shard,
         kind,
@@ -136,6 +131,7 @@ export function holders(
 /** What became of a transaction whose coordinator died, in words; `null`: nothing of the kind. */
 export function recovery(
   transaction: TransactionSample,
+  nowMs: number,
   isDown: (node: string) => boolean,
   name: (node: string) => string,
 ): string | null {
@@ -144,9 +140,12 @@ export function recovery(
   const first = steps[0]?.node ?? transaction.node;
   if (!recover) {
     if (transaction.outcome !== "running" || !isDown(first)) return null;
+    const down = `Its coordinator, ${name(first)}, is down`;
+    if (!mayLast(transaction, nowMs))
+      return `${down}, and no node has found anything of it to finish. So it had ended, and its last steps were lost with the coordinator.`;
     const held = changes(transaction).filter((each) => each.kind === "lock" && each.toStep === null);
-    const shards = held.length === 1 ? "1 shard still holds" : `${held.length} shards still hold`;
-    return `Its coordinator, ${name(first)}, is down. ${shards} its locks; the next transaction that meets one of them will finish it.`;
+    const shards = held.length === 1 ? "1 shard may hold" : `${held.length} shards may hold`;
+    return `${down}. ${shards} its locks; the nodes that lead them find these within seconds, and finish it.`;
   }
   const asked = steps.some((step) => step.phase === "prevent");
   const end = steps.findLast((step) => step.phase === "finished");

@@ -13,7 +13,7 @@ use super::context::Shared;
 use super::events::Scope;
 use super::keyspaces::json;
 use super::problem::Problem;
-use super::uri::{number, parameters, yes_or_no};
+use super::uri::{behind, number, parameters, yes_or_no};
 use crate::{
     CutAt, Decisions, MergeStatus, NodeMetrics, Nodes, SHARDS_PAGE_MAX, Shards, ShardsQuery,
     SplitStatus,
@@ -112,13 +112,19 @@ pub async fn split(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let path = uri.path().strip_prefix("/v1/shards/").unwrap_or_default();
-    let shard = number("shard", path.strip_suffix("/split").unwrap_or(path))?;
-    let [] = parameters(uri.query(), [])?;
+    let shard = shard_of(&uri, "/split")?;
     let Cut { at } = json(&context, &headers, body).await?;
     let id = context.next_id();
     let cut = context.write(id, |done| context.api.split(shard, at, done)).await?;
     Ok((StatusCode::ACCEPTED, Json(cut)).into_response())
+}
+
+/// The shard with which an action is to be done.
+fn shard_of(uri: &Uri, action: &str) -> Result<u64, Problem> {
+    let path = behind(uri, "/v1/shards/");
+    let shard = number("shard", path.strip_suffix(action).unwrap_or(path))?;
+    let [] = parameters(uri.query(), [])?;
+    Ok(shard)
 }
 
 /// Nothing more is to be said.
@@ -140,9 +146,7 @@ pub async fn merge(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<MergeStatus>), Problem> {
-    let path = uri.path().strip_prefix("/v1/shards/").unwrap_or_default();
-    let shard = number("shard", path.strip_suffix("/merge").unwrap_or(path))?;
-    let [] = parameters(uri.query(), [])?;
+    let shard = shard_of(&uri, "/merge")?;
     let Nothing {} = json(&context, &headers, body).await?;
     let id = context.next_id();
     let merged = context.write(id, |done| context.api.merge(shard, done)).await?;

@@ -18,7 +18,7 @@ use super::context::{Context, Shared};
 use super::handlers::unknown_path;
 use super::keyspaces::json;
 use super::problem::Problem;
-use super::uri::{decode_text, parameters};
+use super::uri::{behind, decode_text, parameters};
 use crate::ApiError;
 use crate::dev::{
     DevAction, DevCluster, DevNode, DevRefusal, DevRefusalKind, DevReply, DevRequest, Parameters,
@@ -94,7 +94,7 @@ pub async fn act(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<DevNode>), Problem> {
-    let path = uri.path().strip_prefix("/v1/dev/nodes/").unwrap_or_default();
+    let path = behind(&uri, "/v1/dev/nodes/");
     let (node, action) = path.split_once('/').unwrap_or((path, ""));
     let Some(action) = DevAction::of(action) else { return Err(unknown_path(uri).await) };
     let node = decode_text(node)?;

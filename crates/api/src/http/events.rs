@@ -49,9 +49,9 @@ const GATHER_PAUSE: Duration = Duration::from_millis(20);
 /// How often it is looked whether a stream has come to its end, once its time is over.
 const END_PAUSE: Duration = Duration::from_millis(100);
 
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Tells nginx not to gather the reply.
-const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+pub(super) const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Whose events are shown.
 #[derive(ToSchema)]
@@ -203,7 +203,15 @@ fn piece(watching: &Watching, outputs: &[Output]) -> Bytes {
     text.into()
 }
 
-struct StreamBody(mpsc::Receiver<Bytes>);
+/// A body that comes piece by piece.
+pub(super) struct StreamBody(mpsc::Receiver<Bytes>);
+
+impl StreamBody {
+    /// Of these pieces.
+    pub(super) fn new(pieces: mpsc::Receiver<Bytes>) -> Self {
+        Self(pieces)
+    }
+}
 
 impl HttpBody for StreamBody {
     type Data = Bytes;

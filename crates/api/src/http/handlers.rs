@@ -19,8 +19,8 @@ use super::origin::foreign_origin;
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
 use super::{
-    cluster, cluster_version, console, dev, events, extension, history, keys, keyspaces, kv,
-    linger, nodes, openapi, preconditions, routes, snapshots, txn,
+    cluster, cluster_version, console, dev, events, extension, feed, history, keys, keyspaces, kv,
+    linger, nodes, openapi, preconditions, prove, routes, snapshots, txn,
 };
 use crate::{Status, Surface};
 
@@ -28,6 +28,8 @@ use crate::{Status, Surface};
 const KV: &str = "/v1/kv/";
 /// The stream of events.
 const EVENTS: &str = "/v1/events";
+/// Change feeds.
+const FEED: &str = "/v1/feed";
 
 /// A router that knows its paths, for the test that all are in the document.
 #[derive(Default)]
@@ -59,7 +61,9 @@ fn routes() -> Routes {
         .route("/v1/shards/{shard}/merge", post(cluster::merge))
         .route("/v1/level", get(cluster_version::show).post(cluster_version::raise))
         .route(EVENTS, get(events::show))
+        .route(FEED, get(feed::show))
         .route("/v1/decisions", get(cluster::decisions))
+        .route("/v1/prove", get(prove::prove))
         .route("/v1/metrics", get(cluster::metrics))
         .route("/v1/dev", get(dev::show))
         .route("/v1/dev/nodes", post(dev::add))
@@ -103,7 +107,7 @@ async fn with_common_checks(
 ) -> Response {
     let refused = bad_host(&request)
         .or_else(|| foreign_host(&context, request.uri(), request.headers()))
-        .or_else(|| foreign_origin(&request, EVENTS))
+        .or_else(|| foreign_origin(&request, &[EVENTS, FEED]))
         .or_else(|| unjudged(&request));
     let (request, body) = linger::watched(request);
     let mut response = match refused {
@@ -262,10 +266,11 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
         "There are / (the console), /openapi.json, /health/live, /health/ready, /metrics, \
          /v1/status, /v1/nodes, \
          /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, \
-         /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/metrics, /v1/events, \
-         /v1/keyspaces, \
+         /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/prove, /v1/metrics, \
+         /v1/events, /v1/feed, /v1/keyspaces, \
          /v1/keyspaces/{name}, /v1/keys/{keyspace}, /v1/kv/{keyspace}/{key}, \
-         /v1/history/{keyspace}/{key}, /v1/route/{keyspace}/{key}, /v1/txn, /v1/txn/begin, \
+         /v1/history/{keyspace}/{key}, /v1/route/{keyspace}/{key}, /v1/mget, \
+         /v1/snapshots, /v1/snapshots/{id}, /v1/gc, /v1/txn, /v1/txn/begin, \
          /v1/txn/{id} and \
          /v1/txn/{id}/commit; under `carillon dev` also /v1/dev, /v1/dev/nodes and \
          /v1/dev/nodes/{node}/{start|stop|kill|pause|resume}.",

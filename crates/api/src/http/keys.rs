@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::context::Shared;
 use super::problem::Problem;
 use super::txn::Text;
-use super::uri::{byte_parameters, decode_text, number, text_of};
+use super::uri::{behind, byte_parameters, decode_text, number, text_of};
 use crate::{ApiError, KEYS_PAGE_MAX, KeysQuery};
 
 /// Keys of a page unless another number is asked for.
@@ -34,7 +34,7 @@ const LIMIT: u64 = 100;
     ])))
 )]
 pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<Page>, Problem> {
-    let keyspace = decode_text(uri.path().strip_prefix("/v1/keys/").unwrap_or_default())?;
+    let keyspace = decode_text(behind(&uri, "/v1/keys/"))?;
     let [prefix, cursor, limit, at] =
         byte_parameters(uri.query(), ["prefix", "cursor", "limit", "at"])?;
     let cursor = cursor.map(text_of).transpose()?;
@@ -57,7 +57,8 @@ pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<Page>,
     };
     let asked = KeysQuery { prefix, cursor, limit: limit as usize, at };
     let page = context.read(|done| context.api.keys(&keyspace, asked, done)).await?;
-    Ok(Json(Page { keys: page.keys.into_iter().map(Key).collect(), next: page.next }))
+    let keys = page.keys.into_iter().map(Key).collect();
+    Ok(Json(Page { keys, next: page.next, at: at.map(|at| at.0.to_string()) }))
 }
 
 /// A page as JSON.
@@ -70,6 +71,10 @@ pub struct Page {
     /// Where the next page begins; `null`: this was the last one.
     #[schema(required = true)]
     next: Option<String>,
+    /// The time that was read, if one was named: with it, not with an age that goes on, the next
+    /// pages are of the same cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
 }
 
 struct Key(Bytes);

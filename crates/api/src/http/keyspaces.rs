@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 use super::body::{self, HeldBody, Object};
 use super::context::{Context, Shared};
 use super::problem::Problem;
-use super::uri::{decode_text, parameters};
-use crate::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
+use super::uri::{name_behind, parameters};
+use crate::{AdminState, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, NodeState, NodeStatus};
 
 /// No description of a keyspace is longer.
 const BODY_BYTES_MAX: u64 = 64 << 10;
@@ -53,8 +53,26 @@ pub async fn create(
     let [] = parameters(uri.query(), [])?;
     let spec: KeyspaceSpec = json(&context, &headers, body).await?;
     let id = context.next_id();
-    let info = context.write(id, |done| context.api.keyspace_create(spec, done)).await?;
+    let mut info = context.write(id, |done| context.api.keyspace_create(spec, done)).await?;
+    info.warnings.extend(few_nodes(&context.api.nodes().nodes, info.replicas));
     Ok((StatusCode::CREATED, Json(info)))
+}
+
+/// A warning, if there are fewer nodes than a keyspace asks for replicas. It is no error: they come
+/// once there are enough.
+fn few_nodes(nodes: &[NodeStatus], replicas: u8) -> Option<String> {
+    let takes = |node: &&NodeStatus| {
+        node.admin_state == AdminState::Member
+            && matches!(node.state, NodeState::Up | NodeState::Suspected)
+    };
+    let count = nodes.iter().filter(takes).count();
+    (count < usize::from(replicas)).then(|| {
+        let can = if count == 1 { "node that is up takes" } else { "nodes that are up take" };
+        format!(
+            "the keyspace asks for {replicas} replicas, and {count} {can} any; each shard is \
+             under-replicated until more nodes join"
+        )
+    })
 }
 
 /// One keyspace.
@@ -90,8 +108,13 @@ pub async fn alter(
     if change == KeyspaceChange::default() {
         return Err(Problem::bad_request("the body names nothing to change"));
     }
+    let is_of_replicas = change.replicas.is_some();
     let id = context.next_id();
-    let info = context.write(id, |done| context.api.keyspace_alter(&name, change, done)).await?;
+    let alter = |done| context.api.keyspace_alter(&name, change, done);
+    let mut info = context.write(id, alter).await?;
+    if is_of_replicas {
+        info.warnings.extend(few_nodes(&context.api.nodes().nodes, info.replicas));
+    }
     Ok(Json(info))
 }
 
@@ -111,8 +134,7 @@ pub async fn remove(State(context): State<Shared>, uri: Uri) -> Result<StatusCod
 
 /// The keyspace that a path names. Nothing else about it can be asked.
 fn name(uri: &Uri) -> Result<String, Problem> {
-    let [] = parameters(uri.query(), [])?;
-    decode_text(uri.path().strip_prefix("/v1/keyspaces/").unwrap_or_default())
+    name_behind(uri, "/v1/keyspaces/")
 }
 
 /// A body that must be JSON: a page of another origin cannot send that.

@@ -35,6 +35,7 @@
 //!   PUT    /v1/kv/{keyspace}/{key}?ttl_ms=N&if=absent|present
 //!   DELETE /v1/kv/{keyspace}/{key}
 //!   POST   /v1/mget                              {keyspace, keys, at}: values as of one time
+//!   GET    /v1/feed?keyspace=…&since=TOKEN       what changes, commit by commit: a stream
 //!   POST   /v1/snapshots                         {keyspaces, at, ttl_ms}: a time stays readable
 //!   GET    /v1/snapshots                         those that are kept
 //!   PUT    /v1/snapshots/{id}                    {ttl_ms}: it is kept for longer
@@ -77,10 +78,9 @@
 //!
 //! A page in a browser must not reach a node on the same machine. While the listener is loopback,
 //! requests whose `Host` is a name other than `localhost` are refused (DNS rebinding). Requests
-//! that change something, and the stream of events, are refused to pages of other sites (`origin`).
-//! Requests
-//! that change keyspaces or nodes must have the type `application/json`, which a page of another
-//! origin may not send.
+//! that change something, and the streams of events and changes, are refused to pages of other
+//! sites (`origin`). Requests that change keyspaces or nodes must have the type `application/json`,
+//! which a page of another origin may not send.
 //!
 //! It does not know how commands run ([`crate::NodeService`]). Caveat: a request line holds at most
 //! 65 534 bytes, so keys near 64 KiB, or with many bytes to encode, do not fit in one.
@@ -93,6 +93,7 @@ mod context;
 mod dev;
 mod events;
 pub mod extension;
+mod feed;
 mod handlers;
 mod history;
 mod keys;
@@ -105,6 +106,7 @@ pub mod openapi;
 mod origin;
 mod preconditions;
 pub mod problem;
+mod prove;
 mod reply_room;
 mod routes;
 mod server;

@@ -16,7 +16,7 @@ use super::context::Shared;
 use super::handlers::unknown_path;
 use super::keyspaces::json;
 use super::problem::Problem;
-use super::uri::{decode_text, parameters};
+use super::uri::{behind, decode_text, parameters};
 use crate::{
     AdminState, ApiError, DrainStatus, NodeAdminState, NodeStatus, ReplicaStatus, SHARDS_PAGE_MAX,
     ShardsQuery,
@@ -66,7 +66,7 @@ pub async fn act(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let path = uri.path().strip_prefix("/v1/nodes/").unwrap_or_default();
+    let path = behind(&uri, "/v1/nodes/");
     let (node, action) = path.split_once('/').unwrap_or((path, ""));
     let Some(admin_state) = admin_state_after(action) else {
         return Err(unknown_path(uri).await);
@@ -111,7 +111,7 @@ pub enum NodeReport {
     extensions(("x-problems" = json!(["unknown-path", "no-node", "ambiguous-node", "no-answer"])))
 )]
 pub async fn drain(State(context): State<Shared>, uri: Uri) -> Result<Json<DrainStatus>, Problem> {
-    let path = uri.path().strip_prefix("/v1/nodes/").unwrap_or_default();
+    let path = behind(&uri, "/v1/nodes/");
     let Some(node) = path.strip_suffix("/drain").filter(|node| !node.contains('/')) else {
         return Err(unknown_path(uri).await);
     };

@@ -24,8 +24,8 @@ use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Wire, kinds};
 use super::{
-    cluster, cluster_version, dev, events, handlers, history, keys, keyspaces, kv, nodes, routes,
-    snapshots, txn,
+    cluster, cluster_version, dev, events, feed, handlers, history, keys, keyspaces, kv, nodes,
+    prove, routes, snapshots, txn,
 };
 
 /// Where the document is.
@@ -82,12 +82,14 @@ const PROBLEMS: &str = "x-problems";
         cluster_version::raise,
         events::show,
         cluster::decisions,
+        prove::prove,
         cluster::metrics,
         nodes::drain,
         dev::show,
         dev::add,
         dev::act,
         history::list,
+        feed::show,
         keyspaces::list,
         keyspaces::create,
         keyspaces::one,

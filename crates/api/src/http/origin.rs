@@ -1,4 +1,4 @@
-//! Keeps pages of other sites from changing anything, and from reading the stream of events.
+//! Keeps pages of other sites from changing anything, and from reading streams.
 //!
 //! A browser lets any page send requests; it says with them where they come from. `Sec-Fetch-Site`
 //! says whether the page is of another site, and `Origin`, with all but plain requests to the
@@ -17,10 +17,10 @@ use super::problem::Problem;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Refuses a request that a page of another site has sent, if it would change something or if it
-/// is for `stream`.
-pub(super) fn foreign_origin(request: &Request, stream: &str) -> Option<Problem> {
+/// is for one of `streams`.
+pub(super) fn foreign_origin(request: &Request, streams: &[&str]) -> Option<Problem> {
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
-    if is_read && request.uri().path() != stream {
+    if is_read && !streams.contains(&request.uri().path()) {
         return None;
     }
     let headers = request.headers();
@@ -64,7 +64,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::empty()).unwrap();
-        foreign_origin(&request, "/v1/events").is_some()
+        foreign_origin(&request, &["/v1/events", "/v1/feed"]).is_some()
     }
 
     #[test]
@@ -91,6 +91,7 @@ mod tests {
         }
         let cross = [host, ("sec-fetch-site", "cross-site")];
         assert!(is_refused("GET", "/v1/events", &cross));
+        assert!(is_refused("GET", "/v1/feed", &cross));
         assert!(is_refused("DELETE", "/v1/kv/0/k", &cross));
         for site in ["same-origin", "same-site", "none"] {
             assert!(!is_refused("GET", "/v1/events", &[host, ("sec-fetch-site", site)]));

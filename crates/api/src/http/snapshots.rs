@@ -16,11 +16,14 @@ use super::context::{Context, Shared};
 use super::keyspaces::{json, json_within};
 use super::problem::Problem;
 use super::txn::{BODY_BYTES_MAX, BoundedList, Bytes64, Text, too_long};
-use super::uri::{decode_text, moment, number, parameters};
+use super::uri::{moment, name_behind, number, parameters};
 use crate::{
     AHEAD_MS_MAX, Answer, ApiError, GET_MANY_KEYS_MAX, SafePointInfo, SnapshotInfo, SnapshotSpec,
     Txn, TxnOp, TxnResult,
 };
+
+/// A snapshot whose time is further ahead is not waited for: some clock is wrong.
+const TAKEN_AHEAD_MS_MAX: u64 = 2_000;
 
 impl Context {
     /// The time that a client has named. One that is a little ahead is waited for.
@@ -36,11 +39,16 @@ impl Context {
         }
         // Until its millisecond has passed: within it the node's clock may still be behind it. The
         // service judges once more.
-        let ahead = (at.millis() + 1).saturating_sub(now.millis());
+        self.passed(at.millis()).await;
+        Ok(at)
+    }
+
+    /// Waits until a millisecond has passed here.
+    async fn passed(&self, millis: u64) {
+        let ahead = (millis + 1).saturating_sub(self.api.now_millis());
         if ahead > 0 {
             tokio::time::sleep(Duration::from_millis(ahead)).await;
         }
-        Ok(at)
     }
 }
 
@@ -99,6 +107,9 @@ pub async fn take(
     let spec = SnapshotSpec { keyspaces: body.keyspaces.0, at, ttl_ms: duration(body.ttl_ms)? };
     let id = context.next_id();
     let taken = context.write(id, |done| context.api.snapshot_take(spec, done)).await?;
+    // A leader may be ahead: as one whose predecessor had logged a horizon, by about a second. Any
+    // node is to take the token at once.
+    context.passed(taken.at_ms.min(context.api.now_millis() + TAKEN_AHEAD_MS_MAX)).await;
     Ok((StatusCode::CREATED, Json(taken)))
 }
 
@@ -152,17 +163,16 @@ pub async fn release(State(context): State<Shared>, uri: Uri) -> Result<StatusCo
 
 /// The snapshot that a path names.
 fn named(context: &Context, uri: &Uri) -> Result<u64, Problem> {
-    let [] = parameters(uri.query(), [])?;
-    let text = decode_text(uri.path().strip_prefix("/v1/snapshots/").unwrap_or_default())?;
+    let text = name_behind(uri, "/v1/snapshots/")?;
     if !text.starts_with("snap-") {
         return number("id", &text);
     }
-    let token = moment(&text)?;
-    let of_it = token.resolve(Timestamp::ZERO, context.api.cluster_id());
+    let named = moment(&text)?;
+    let of_it = named.resolve(Timestamp::ZERO, context.api.cluster_id());
     of_it.map_err(|why| Problem::bad_request(format!("id is {text:?}: {why}")))?;
-    match token {
+    match named {
         Moment::Snapshot(token) => Ok(token.lease),
-        Moment::At(_) | Moment::Ago(_) => unreachable!("it begins as a token"),
+        Moment::At(_) | Moment::Ago(_) => number("id", &text),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Parses a request line: percent-encoded bytes, query parameters, times.
 
+use axum::http::Uri;
 use keyspace::{Moment, Timestamp};
 
 use super::problem::Problem;
@@ -44,6 +45,20 @@ pub fn decode_text(text: &str) -> Result<String, Problem> {
 pub fn text_of(bytes: Vec<u8>) -> Result<String, Problem> {
     String::from_utf8(bytes)
         .map_err(|_| Problem::bad_request("a name in the path or query is not UTF-8"))
+}
+
+/// What a path holds behind `root`, as it stands there.
+pub fn behind<'u>(uri: &'u Uri, root: &str) -> &'u str {
+    uri.path().strip_prefix(root).unwrap_or_default()
+}
+
+/// The name that a path holds behind `root`. Its query says nothing.
+///
+/// # Errors
+/// As [`decode_text`] and [`parameters`].
+pub fn name_behind(uri: &Uri, root: &str) -> Result<String, Problem> {
+    let [] = parameters(uri.query(), [])?;
+    decode_text(behind(uri, root))
 }
 
 /// The parameters of a query, each of which has to be one of `known` and to stand only once.

@@ -42,8 +42,10 @@ fn info(spec: KeyspaceSpec, id: u32) -> KeyspaceInfo {
         durability: spec.durability.unwrap_or(Durability::Sync),
         retention_ms: spec.retention_ms.unwrap_or(60_000),
         replicas: spec.replicas.unwrap_or(1),
+        skip_equal_writes: spec.skip_equal_writes.unwrap_or(false),
         shards: 8,
         keys: 0,
+        warnings: Vec::new(),
     }
 }
 
@@ -56,6 +58,7 @@ impl Fake {
             durability: None,
             retention_ms: None,
             replicas: None,
+            skip_equal_writes: None,
         };
         let mut state = State::default();
         state.keyspaces.insert("0".into(), (info(zero, 1), BTreeMap::new()));
@@ -261,6 +264,8 @@ impl NodeService for Fake {
                 info.durability = change.durability.unwrap_or(info.durability);
                 info.retention_ms = change.retention_ms.unwrap_or(info.retention_ms);
                 info.replicas = change.replicas.unwrap_or(info.replicas);
+                let skips = &mut info.skip_equal_writes;
+                *skips = change.skip_equal_writes.unwrap_or(*skips);
                 Ok(info.clone())
             }
         });
@@ -348,6 +353,7 @@ impl NodeService for Fake {
             leaders: id,
             data_bytes: 2048,
             requests_per_second: 0,
+            follower_reads_per_second: 0,
             slow_disk: false,
             joined_at_ms: START_MILLIS + id,
             drain_rate: None,

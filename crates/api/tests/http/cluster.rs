@@ -58,6 +58,26 @@ fn nodes_and_shards_are_told_with_the_verdict() {
     assert_eq!((bad.status, bad.problem().as_str()), (400, "bad-request"));
 }
 
+/// The rules are tried in `api::prove`.
+#[test]
+fn what_the_cluster_may_lose_is_shown() {
+    let server = serve(options());
+    for (query, survive) in
+        [("", "node"), ("?survive=domain", "domain"), ("?survive=2-nodes", "2-nodes")]
+    {
+        let reply = ask(&server, "GET", &format!("/v1/prove{query}"), b"");
+        let found: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!((&found["survive"], &found["holds"]), (&survive.into(), &false.into()));
+        // The leader of this node's shards has told nothing.
+        assert_eq!(found["unproven"], serde_json::json!([0, 1]), "{found}");
+        assert_eq!(found["down"], serde_json::json!(["n2", "n3"]));
+    }
+    for bad in ["survive=rack", "survive", "all=1"] {
+        let bad = ask(&server, "GET", &format!("/v1/prove?{bad}"), b"");
+        assert_eq!((bad.status, bad.problem().as_str()), (400, "bad-request"));
+    }
+}
+
 #[test]
 fn metrics_are_shown_as_json() {
     let server = serve(options());

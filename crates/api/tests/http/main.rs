@@ -208,6 +208,14 @@ fn the_catalogue() {
         changed.contains("\"durability\":\"memory\",\"retention_ms\":5,\"replicas\":3"),
         "{changed}"
     );
+    // One node of three is down.
+    let warning = "\"warnings\":[\"the keyspace asks for 3 replicas, and 2 nodes that are up take";
+    assert!(changed.contains(warning), "{changed}");
+    let other = ask_json(&server, "PATCH", "/v1/keyspaces/or%2Fders", "{\"retention_ms\":6}");
+    assert!(!other.text().contains("warnings"), "{}", other.text());
+    let wide = ask_json(&server, "POST", "/v1/keyspaces", "{\"name\":\"wide\",\"replicas\":5}");
+    assert!(wide.text().contains("asks for 5 replicas"), "{}", wide.text());
+    assert!(!ask(&server, "GET", "/v1/keyspaces/wide", b"").text().contains("warnings"));
     assert_eq!(ask(&server, "PUT", "/v1/kv/or%2Fders/k", b"v").status, 204);
     assert_eq!(ask(&server, "DELETE", "/v1/keyspaces/or%2Fders", b"").status, 204);
     for reply in [

@@ -18,7 +18,7 @@ use super::wire::{Channel, Secret};
 use super::{ALIVE_EVERY, LOST_AFTER};
 use crate::driver::memory::MemoryStore;
 use crate::measure::record::{PhaseData, Second};
-use crate::run::{Part, RunError, Step, Watch, resolve, run_part};
+use crate::run::{Part, RunError, Step, Watch, environment, resolve, run_part};
 use crate::scenario::{Driver, Plan, Scenario};
 
 /// The most connections; others are closed at once.
@@ -205,7 +205,8 @@ impl Work {
     fn begin(&mut self, cell: usize, addresses: &[String]) -> Result<(), String> {
         let (plan, _) = self.plan.as_ref().ok_or("a cell of no plan")?;
         let cell = plan.cells.get(cell).ok_or("no such cell")?;
-        self.scenario = Some(cell.scenario.clone());
+        let filled = environment::filled(&cell.scenario).map_err(|error| error.to_string())?;
+        self.scenario = Some(filled);
         self.addresses = resolve(addresses).map_err(|error| error.to_string())?;
         self.memory = MemoryStore::default();
         Ok(())

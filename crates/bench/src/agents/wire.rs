@@ -16,13 +16,15 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hmac::{Hmac, KeyInit, Mac};
+use rustix::net::sockopt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::Sha256;
 
+use super::LOST_AFTER;
 use crate::run::RunError;
 
 /// What an agent begins with: the protocol's name and version.
@@ -34,6 +36,12 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The shortest secret.
 const SECRET_BYTES_MIN: usize = 16;
 const TAG_BYTES: usize = 32;
+/// After this time without a word the kernel asks whether the other host is still there.
+const PROBE_AFTER: Duration = Duration::from_secs(2);
+/// Between two such questions.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// So many without an answer, and the connection is broken.
+const PROBES_MAX: u32 = 3;
 
 type Tag = [u8; TAG_BYTES];
 
@@ -86,6 +94,38 @@ fn nonce() -> io::Result<Tag> {
     Ok(nonce)
 }
 
+/// Has the kernel break a connection whose other host is gone or cut off: nobody says so then, and
+/// an agent would go on with its load.
+fn watch(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PROBE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_EVERY)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES_MAX)?;
+    // What was sent and is not acknowledged for so long: an agent says each second that it lives.
+    sockopt::set_tcp_user_timeout(stream, LOST_AFTER.as_millis() as u32)?;
+    Ok(())
+}
+
+/// Reads so many bytes, all of them until then: one that sends a byte now and then is not waited
+/// for.
+fn read_until(stream: &mut TcpStream, bytes: &mut [u8], until: Instant) -> io::Result<()> {
+    let mut have = 0;
+    while have < bytes.len() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(ErrorKind::TimedOut, "took too long to greet"));
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut bytes[have..]) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(len) => have += len,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 fn not_ours(why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why.to_owned())
 }
@@ -106,14 +146,15 @@ impl Channel {
     /// The other end does not know the secret, or does not answer.
     pub fn accept(mut stream: TcpStream, secret: &Secret) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(HANDSHAKE_TIMEOUT))?;
         stream.set_write_timeout(Some(HANDSHAKE_TIMEOUT))?;
+        watch(&stream)?;
+        let until = Instant::now() + HANDSHAKE_TIMEOUT;
         let ours = nonce()?;
         stream.write_all(&[HELLO.as_slice(), &ours].concat())?;
         let mut theirs = [0; TAG_BYTES];
-        stream.read_exact(&mut theirs)?;
+        read_until(&mut stream, &mut theirs, until)?;
         let mut proof = [0; TAG_BYTES];
-        stream.read_exact(&mut proof)?;
+        read_until(&mut stream, &mut proof, until)?;
         let nonces = [ours, theirs];
         let expected = secret.tag("controller", &nonces);
         expected.verify_slice(&proof).map_err(|_| not_ours("it knows another secret"))?;
@@ -128,8 +169,9 @@ impl Channel {
     /// The other end is no agent, or knows another secret.
     pub fn open(mut stream: TcpStream, secret: &Secret) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(HANDSHAKE_TIMEOUT))?;
         stream.set_write_timeout(Some(HANDSHAKE_TIMEOUT))?;
+        watch(&stream)?;
+        let until = Instant::now() + HANDSHAKE_TIMEOUT;
         let mut hello = [0; HELLO.len()];
         let silent = |error: io::Error| match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
@@ -137,19 +179,19 @@ impl Channel {
             }
             _ => error,
         };
-        stream.read_exact(&mut hello).map_err(silent)?;
+        read_until(&mut stream, &mut hello, until).map_err(silent)?;
         if hello != *HELLO {
             return Err(not_ours("not an agent of this version of carillon bench"));
         }
         let mut theirs = [0; TAG_BYTES];
-        stream.read_exact(&mut theirs)?;
+        read_until(&mut stream, &mut theirs, until)?;
         let ours = nonce()?;
         let nonces = [theirs, ours];
         let proof = finish(secret.tag("controller", &nonces));
         stream.write_all(&[ours, proof].concat())?;
         let mut answer = [0; TAG_BYTES];
         let other = |_| not_ours("it knows another secret");
-        stream.read_exact(&mut answer).map_err(other)?;
+        read_until(&mut stream, &mut answer, until).map_err(other)?;
         secret.tag("agent", &nonces).verify_slice(&answer).map_err(|error| other_mac(&error))?;
         let key = finish(secret.tag("frames", &nonces));
         Ok(Self { stream, key, is_agent: false, sent: 0, received: 0 })
@@ -283,6 +325,28 @@ mod tests {
             let why = end.err().unwrap().to_string();
             assert!(why.contains("another secret"), "{why}");
         }
+    }
+
+    #[test]
+    fn one_that_greets_a_byte_at_a_time_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let stopped = std::sync::Arc::clone(&stop);
+        let trickle = thread::spawn(move || {
+            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                // It is closed in the end.
+                let _closed = slow.write_all(b"x");
+                thread::sleep(HANDSHAKE_TIMEOUT / 10);
+            }
+        });
+        let begun = Instant::now();
+        let secret = Secret::new(b"0123456789abcdef");
+        let why = Channel::accept(listener.accept().unwrap().0, &secret).err().unwrap();
+        assert!(matches!(why.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock), "{why}");
+        assert!(begun.elapsed() < HANDSHAKE_TIMEOUT * 2, "64 bytes would take six times as long");
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        trickle.join().unwrap();
     }
 
     #[test]

@@ -5,12 +5,16 @@
 //! the keys, so that popular ones are no neighbours.
 //!
 //! Invariants: a key is below the count, or one that this picker has inserted. A part of a load
-//! walks and inserts only keys of its own: number modulo parts is the part.
+//! walks and inserts only keys of its own: number modulo parts is the part. Each phase inserts into
+//! a range of its own, so that what is inserted after a warm-up is new, too.
 
 use super::random::Random;
 
 /// Ranks are multiplied by this prime to spread them.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c55;
+
+/// Keys that a phase may insert before it meets those of the next one.
+const INSERTS_MAX: u64 = 10_000_000_000;
 
 /// How keys are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,18 +104,22 @@ pub struct KeyPicker {
     parts: u64,
     walked: u64,
     inserted: u64,
+    /// The first key that it may insert, but for its part.
+    first: u64,
 }
 
 impl KeyPicker {
-    /// For part `part` of `parts`, over `count` keys. All three are at least 1, but the part.
-    pub fn new(choice: KeyChoice, count: u64, part: u64, parts: u64) -> Self {
+    /// For part `part` of `parts` of a phase, by its number, over `count` keys, at least 1 of them
+    /// and of parts.
+    pub fn new(choice: KeyChoice, count: u64, part: u64, parts: u64, phase: u64) -> Self {
         let zipf = match choice {
             KeyChoice::Zipf { exponent } | KeyChoice::Latest { exponent } => {
                 Some(Zipf::new(count, exponent))
             }
             _ => None,
         };
-        Self { choice, zipf, count, part, parts, walked: 0, inserted: 0 }
+        let first = count + phase * INSERTS_MAX;
+        Self { choice, zipf, count, part, parts, walked: 0, inserted: 0, first }
     }
 
     /// The next key.
@@ -158,7 +166,7 @@ impl KeyPicker {
     }
 
     fn inserted_key(&self, number: u64) -> u64 {
-        self.count + self.part + number * self.parts
+        self.first + self.part + number * self.parts
     }
 
     /// Another number below the count for each rank.
@@ -178,7 +186,7 @@ mod tests {
     const DRAWS: u64 = 200_000;
 
     fn counts(choice: KeyChoice) -> Vec<u64> {
-        let (mut picker, mut random) = (KeyPicker::new(choice, COUNT, 0, 1), Random::new(3));
+        let (mut picker, mut random) = (KeyPicker::new(choice, COUNT, 0, 1, 0), Random::new(3));
         let mut counts = vec![0; COUNT as usize];
         for _ in 0..DRAWS {
             counts[picker.pick(&mut random) as usize] += 1;
@@ -219,13 +227,28 @@ mod tests {
     #[test]
     fn latest_keys_are_those_inserted_last() {
         let choice = KeyChoice::Latest { exponent: 0.99 };
-        let (mut picker, mut random) = (KeyPicker::new(choice, COUNT, 1, 4), Random::new(3));
+        let (mut picker, mut random) = (KeyPicker::new(choice, COUNT, 1, 4, 0), Random::new(3));
         let inserted: Vec<u64> = (0..50).map(|_| picker.insert()).collect();
         assert_eq!(inserted[..2], [COUNT + 1, COUNT + 5]);
         let drawn: Vec<u64> = (0..10_000).map(|_| picker.pick(&mut random)).collect();
         let of = |key: u64| drawn.iter().filter(|drawn| **drawn == key).count();
         assert!(of(inserted[49]) > 2 * of(inserted[40]) && of(inserted[40]) > of(3));
         assert!(drawn.iter().all(|key| *key < COUNT || inserted.contains(key)));
+    }
+
+    #[test]
+    fn phases_insert_keys_that_no_other_has_inserted() {
+        let choice = KeyChoice::Latest { exponent: 0.99 };
+        let mut seen = std::collections::BTreeSet::new();
+        for phase in 0..3 {
+            for part in 0..4 {
+                let mut picker = KeyPicker::new(choice, COUNT, part, 4, phase);
+                let inserted: Vec<u64> = (0..50).map(|_| picker.insert()).collect();
+                assert!(inserted.iter().all(|key| *key >= COUNT && seen.insert(*key)));
+                let drawn = picker.pick(&mut Random::new(1));
+                assert!(drawn < COUNT || inserted.contains(&drawn));
+            }
+        }
     }
 
     #[test]
@@ -240,14 +263,14 @@ mod tests {
     fn parts_walk_all_keys_once_and_begin_again_when_sequential() {
         let mut all: Vec<u64> = Vec::new();
         for part in 0..3 {
-            let mut picker = KeyPicker::new(KeyChoice::Sequential, 10, part, 3);
+            let mut picker = KeyPicker::new(KeyChoice::Sequential, 10, part, 3, 0);
             while let Some(key) = picker.walk() {
                 all.push(key);
             }
         }
         all.sort_unstable();
         assert_eq!(all, (0..10).collect::<Vec<_>>());
-        let mut picker = KeyPicker::new(KeyChoice::Sequential, 4, 1, 2);
+        let mut picker = KeyPicker::new(KeyChoice::Sequential, 4, 1, 2, 0);
         let mut random = Random::new(1);
         assert_eq!([0; 5].map(|_| picker.pick(&mut random)), [1, 3, 1, 3, 1]);
     }

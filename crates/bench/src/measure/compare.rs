@@ -6,7 +6,9 @@
 //! the threshold alone decides.
 //!
 //! Compared are throughput, p50 and p99 of all entries together and of each, and failures: more of
-//! these are worse without a threshold. Of further percentiles single runs say too little.
+//! these are worse without a threshold. Of further percentiles single runs say too little. What
+//! answers nothing has no latencies: they are left out, and its throughput says it. A figure that
+//! the second result lacks is worse, too: nobody can say that it is not.
 
 use super::result::{Figure, Results, shown};
 use crate::scenario::Metric;
@@ -47,34 +49,37 @@ pub struct Difference {
 pub struct Comparison {
     /// Figures that both have.
     pub differences: Vec<Difference>,
-    /// Figures that only one has.
-    pub only_in_one: Vec<String>,
+    /// What only the first has.
+    pub missing: Vec<String>,
+    /// What only the second has.
+    pub new: Vec<String>,
 }
 
 impl Comparison {
     /// Compares two results; `threshold` is a share: 0.05 for five per cent.
     pub fn new(before: &Results, after: &Results, threshold: f64) -> Self {
         let mut differences = Vec::new();
-        let mut only_in_one = Vec::new();
         let compared = |figure: &&Figure| metric_of(figure).is_some();
         for figure in before.figures.iter().filter(compared) {
-            match after.figures.iter().find(|other| is_same(figure, other)) {
-                Some(other) => differences.extend(difference(figure, other, threshold)),
-                None => only_in_one.push(name_of(figure)),
+            if let Some(other) = after.figures.iter().find(|other| is_same(figure, other)) {
+                differences.extend(difference(figure, other, threshold));
             }
         }
-        let unmatched = after.figures.iter().filter(compared);
-        let unmatched =
-            unmatched.filter(|figure| !before.figures.iter().any(|f| is_same(f, figure)));
-        only_in_one.extend(unmatched.map(name_of));
-        only_in_one.sort();
-        only_in_one.dedup();
-        Self { differences, only_in_one }
+        let lacking = |these: &Results, those: &Results| {
+            let figures = these.figures.iter().filter(compared);
+            let lacking = figures.filter(|one| !those.figures.iter().any(|f| is_same(f, one)));
+            let mut names: Vec<String> = lacking.map(name_of).collect();
+            names.sort();
+            names.dedup();
+            names
+        };
+        Self { differences, missing: lacking(before, after), new: lacking(after, before) }
     }
 
     /// Whether anything is worse.
     pub fn is_worse(&self) -> bool {
-        self.differences.iter().any(|difference| difference.meaning == Meaning::Worse)
+        let mut meanings = self.differences.iter().map(|difference| difference.meaning);
+        !self.missing.is_empty() || meanings.any(|meaning| meaning == Meaning::Worse)
     }
 
     /// As lines for people.
@@ -100,7 +105,8 @@ impl Comparison {
                 format!("{what}  {name:<10}  {before:>12}  {after:>12}  {change:>9}  {meaning}");
             lines.push(line.trim_end().to_owned());
         }
-        lines.extend(self.only_in_one.iter().map(|name| format!("only in one result: {name}")));
+        lines.extend(self.missing.iter().map(|name| format!("{name}: not in the second  WORSE")));
+        lines.extend(self.new.iter().map(|name| format!("{name}: only in the second")));
         lines
     }
 }
@@ -126,6 +132,10 @@ fn name_of(figure: &Figure) -> String {
 fn difference(before: &Figure, after: &Figure, threshold: f64) -> Option<Difference> {
     let metric = metric_of(before)?;
     let (one, two) = (before.median, after.median);
+    // A latency of nothing: none was answered.
+    if metric.is_time() && (one.value == 0.0 || two.value == 0.0) {
+        return None;
+    }
     let change = match one.value == two.value {
         true => 0.0,
         false => (two.value - one.value) / one.value,
@@ -169,6 +179,7 @@ pub(crate) mod tests {
                     checksum: String::new(),
                     machine: Machine::unknown(),
                     version: String::new(),
+                    build: String::new(),
                     command: String::new(),
                     agents: Vec::new(),
                     target: String::new(),
@@ -232,6 +243,24 @@ pub(crate) mod tests {
         after.figures.iter_mut().for_each(|figure| figure.parameters.clear());
         let found = Comparison::new(&before, &after, 0.5);
         assert!(found.differences.is_empty());
-        assert_eq!(found.only_in_one, ["clients=1 steady all", "steady all"]);
+        assert_eq!(found.missing, ["clients=1 steady all"]);
+        assert_eq!(found.new, ["steady all"]);
+        assert!(found.is_worse(), "what is not there is not as good as before");
+        let more = Comparison::new(&Results { figures: Vec::new(), ..before.clone() }, &after, 0.5);
+        assert!(!more.is_worse(), "what is new is no worse than nothing");
+    }
+
+    #[test]
+    fn a_store_that_answers_nothing_is_not_faster() {
+        let before = results(1, 1, 1.0, 0.0);
+        let mut after = before.clone();
+        for figure in after.figures.iter_mut().filter(|figure| figure.metric != "failures") {
+            figure.median = crate::measure::stats::Median::of(&[0.0]).unwrap();
+        }
+        let found = Comparison::new(&before, &after, 0.05);
+        let meanings: Vec<(Metric, Meaning)> =
+            found.differences.iter().map(|one| (one.metric, one.meaning)).collect();
+        let expected = [(Metric::Throughput, Meaning::Worse), (Metric::Failures, Meaning::Same)];
+        assert_eq!(meanings, expected, "{:?}", found.lines());
     }
 }

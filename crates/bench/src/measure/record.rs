@@ -4,7 +4,7 @@
 //! minutes. Of each second there is a coarser histogram, of two figures, that is handed over when
 //! the second is past, so that the length of a run costs little memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,8 @@ pub const LATENCY_NANOS_MAX: u64 = 600_000_000_000;
 const FAILURE_KINDS_MAX: usize = 32;
 /// What failures of further kinds are called.
 const OTHER_FAILURES: &str = "other";
-const TENTH_NANOS: u64 = 100_000_000;
+const SECOND_NANOS: u64 = 1_000_000_000;
+const TENTH_NANOS: u64 = SECOND_NANOS / TENTHS as u64;
 
 /// Into how many parts a second is divided, to see when nothing was answered.
 pub const TENTHS: usize = 10;
@@ -169,11 +170,24 @@ struct EntryRecord {
     latencies: Histogram<u64>,
 }
 
+/// Equal latencies that came one after the other: those of a batch, for which the clock was read
+/// once. They enter histograms together.
+#[derive(Clone, Copy, Default)]
+struct Batch {
+    entry: usize,
+    latency: u64,
+    is_in_time: bool,
+    count: u64,
+}
+
 /// Records one part of a phase.
 pub struct Recorder {
     entries: Vec<EntryRecord>,
+    batch: Batch,
     /// After so many nanoseconds an answer comes too late to count for the throughput.
     end: u64,
+    /// Seconds that are past and that nobody has taken.
+    past: VecDeque<Second>,
     second: u64,
     counts: Vec<u64>,
     failures: u64,
@@ -197,21 +211,54 @@ impl Recorder {
         let counts = vec![0; entries.len()];
         let (latencies, lag) = (histogram(2), histogram(2));
         let (kinds, tenths) = (BTreeMap::new(), [0; TENTHS]);
-        Self { entries, end, second: 0, counts, failures: 0, kinds, tenths, latencies, lag }
+        let (past, batch) = (VecDeque::new(), Batch::default());
+        let (second, failures) = (0, 0);
+        Self { entries, batch, end, past, second, counts, failures, kinds, tenths, latencies, lag }
+    }
+
+    /// It is `now`: what is recorded from here on belongs to that second, however late those before
+    /// it are taken.
+    pub fn advance(&mut self, now: u64) {
+        while now / SECOND_NANOS > self.second {
+            let past = self.take_second();
+            self.past.push_back(past);
+        }
     }
 
     /// A good answer to what began at `since` and ended at `now`, in nanoseconds of the phase.
     pub fn answered(&mut self, entry: usize, since: u64, now: u64, is_absent: bool) {
-        let latency = now.saturating_sub(since);
+        let (latency, is_in_time) = (now.saturating_sub(since).max(1), now <= self.end);
         let record = &mut self.entries[entry];
         record.absent += u64::from(is_absent);
-        record.latencies.saturating_record(latency.max(1));
-        if now <= self.end {
+        if is_in_time {
             record.count += 1;
+            self.advance(now);
             self.counts[entry] += 1;
             self.tenths[(now / TENTH_NANOS) as usize % TENTHS] += 1;
-            self.latencies.saturating_record(latency.max(1));
         }
+        let batch = &mut self.batch;
+        if (batch.entry, batch.latency, batch.is_in_time) == (entry, latency, is_in_time) {
+            batch.count += 1;
+        } else {
+            self.end_batch();
+            self.batch = Batch { entry, latency, is_in_time, count: 1 };
+        }
+    }
+
+    fn end_batch(&mut self) {
+        let Batch { entry, latency, is_in_time, count } = std::mem::take(&mut self.batch);
+        if count == 0 {
+            return;
+        }
+        self.entries[entry].latencies.saturating_record_n(latency, count);
+        if is_in_time {
+            self.latencies.saturating_record_n(latency, count);
+        }
+    }
+
+    /// Whether anything has failed.
+    pub fn has_failures(&self) -> bool {
+        self.entries.iter().any(|entry| !entry.failures.is_empty())
     }
 
     /// Failures of a kind.
@@ -230,13 +277,12 @@ impl Recorder {
 
     /// The seconds that are past at `now`, each once.
     pub fn past_second(&mut self, now: u64) -> Option<Second> {
-        if now / 1_000_000_000 <= self.second {
-            return None;
-        }
-        Some(self.take_second())
+        self.advance(now);
+        self.past.pop_front()
     }
 
     fn take_second(&mut self) -> Second {
+        self.end_batch();
         let taken = Second {
             second: self.second,
             counts: std::mem::replace(&mut self.counts, vec![0; self.entries.len()]),
@@ -250,7 +296,8 @@ impl Recorder {
         taken
     }
 
-    /// Ends the recording: the last second, if anything happened in it, and the whole.
+    /// Ends the recording: the last second, if anything happened in it, and the whole. Seconds
+    /// before it have been taken ([`Self::past_second`]).
     pub fn finish(mut self) -> (Option<Second>, PhaseData) {
         let last = self.take_second();
         let is_empty = last.failures == 0 && last.counts.iter().all(|count| *count == 0);
@@ -291,6 +338,44 @@ mod tests {
         let latencies = from_pairs(&put.latencies);
         assert_eq!(latencies.len(), 2, "but their latencies do");
         assert!(latencies.max() >= SECOND);
+    }
+
+    #[test]
+    fn an_answer_belongs_to_the_second_in_which_it_came() {
+        let mut recorder = Recorder::new(["get"], 3 * SECOND);
+        recorder.answered(0, 0, SECOND / 2, false);
+        // Nobody took the first second before this came.
+        recorder.answered(0, 0, SECOND + SECOND / 20, false);
+        let first = recorder.past_second(SECOND + SECOND / 10).unwrap();
+        assert_eq!((first.second, first.counts, first.tenths[0]), (0, vec![1], 0));
+        assert_eq!(recorder.past_second(SECOND + SECOND / 10), None);
+        // As one that was paused for three seconds.
+        recorder.advance(4 * SECOND);
+        recorder.failed(0, "timeout", 1);
+        let second = recorder.past_second(4 * SECOND).unwrap();
+        assert_eq!((second.second, second.counts, second.tenths[0]), (1, vec![1], 1));
+        let more: Vec<u64> =
+            std::iter::from_fn(|| recorder.past_second(4 * SECOND)).map(|s| s.second).collect();
+        assert_eq!(more, [2, 3]);
+        let last = recorder.finish().0.unwrap();
+        assert_eq!((last.second, last.failures), (4, 1));
+    }
+
+    #[test]
+    fn batches_of_equal_latencies_are_counted_whole() {
+        let mut recorder = Recorder::new(["get", "put"], SECOND);
+        for _ in 0..16 {
+            recorder.answered(0, 0, 5_000, false);
+        }
+        recorder.answered(1, 0, 5_000, false);
+        recorder.answered(1, SECOND, SECOND + 5_000, false);
+        recorder.answered(0, 0, 5_000, true);
+        let (last, data) = recorder.finish();
+        let counts = |at: usize| from_pairs(&data.entries[at].latencies).len();
+        assert_eq!((counts(0), counts(1), data.entries[0].absent), (17, 2, 1));
+        assert_eq!(data.entries[1].count, 1, "one came too late");
+        let last = last.unwrap();
+        assert_eq!((last.counts, from_pairs(&last.latencies).len()), (vec![17, 1], 18));
     }
 
     #[test]

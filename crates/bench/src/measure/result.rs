@@ -33,6 +33,9 @@ pub struct Origin {
     pub machine: Machine,
     /// The version of this program.
     pub version: String,
+    /// A checksum of this program: the instrument, and what `{carillon}` starts.
+    #[serde(default)]
+    pub build: String,
     /// The command line.
     pub command: String,
     /// The agents; empty if the load came from the controller's own process.

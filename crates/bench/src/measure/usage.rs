@@ -61,6 +61,9 @@ pub struct ProcessRow {
     pub voluntary: f64,
     /// Context switches because others were to run.
     pub involuntary: f64,
+    /// Bytes that its files take on disk; 0 where it has no directory of its own.
+    #[serde(default)]
+    pub files: u64,
 }
 
 /// A network.

@@ -19,6 +19,8 @@ use crate::{Outcome, machine};
 const REST_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long shards may take to be spread evenly: after that they are measured as they are.
 const EVEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a table may take to grow.
+const GROW_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Keys that are written and deleted, to see that all shards take writes: some for each shard.
@@ -172,25 +174,84 @@ impl Cluster {
         durability: &str,
         retention_ms: Option<u64>,
     ) -> Outcome<()> {
-        let client = self.client(0)?;
-        let spec = KeyspaceSpec {
+        self.replace_keyspace(&KeyspaceSpec {
             name: "0".to_owned(),
             placement: None,
             durability: Some(durability.to_owned()),
             retention_ms,
             replicas: Some(replicas),
-        };
+            skip_equal_writes: None,
+        })?;
+        self.wait_until_at_rest()
+    }
+
+    fn replace_keyspace(&self, spec: &KeyspaceSpec) -> Outcome<()> {
+        let client = self.client(0)?;
         let begun = Instant::now();
         loop {
             // There is one from the beginning; or the last try dropped it.
             let _dropped = client.keyspace_drop("0");
-            match client.keyspace_create(&spec) {
-                Ok(_) => break,
+            match client.keyspace_create(spec) {
+                Ok(_) => return Ok(()),
                 Err(why) if begun.elapsed() > REST_TIMEOUT => return Err(why.into()),
                 Err(_) => sleep(LOOK),
             }
         }
-        self.wait_until_at_rest()
+    }
+
+    /// Makes keyspace 0 a linear-hash table of three replicas, and has it grow to so many shards: a
+    /// power of two, so that all arcs have one width. Returns at rest.
+    ///
+    /// # Errors
+    /// The cluster refuses, or takes too long.
+    pub fn grow_table(&self, shards: usize) -> Outcome<()> {
+        self.replace_keyspace(&KeyspaceSpec {
+            name: "0".to_owned(),
+            placement: Some("linear-hash".to_owned()),
+            durability: None,
+            retention_ms: None,
+            replicas: Some(3),
+            skip_equal_writes: None,
+        })?;
+        let begun = Instant::now();
+        loop {
+            let found = self.client(0)?.shards(Some("0"))?;
+            let all = found["shards"].as_array().cloned().unwrap_or_default();
+            if all.len() >= shards {
+                return self.wait_until_at_rest();
+            }
+            if begun.elapsed() > GROW_TIMEOUT {
+                return Err(format!("keyspace 0 has {} shards of {shards}", all.len()).into());
+            }
+            // What was asked of a leader is forgotten with its lead: asked until it is done, of one
+            // node after the other.
+            if let Some(shard) = next_to_split(&all) {
+                let mut nodes = (0..self.nodes.len()).filter_map(|node| self.client(node).ok());
+                // If none leads it at present, the next look asks again.
+                let _asked = nodes.any(|client| client.split(shard, None).is_ok());
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// Of all nodes: how many requests went by this lookup in this form, their hops, and how many
+    /// did not find the owner.
+    ///
+    /// # Errors
+    /// A node does not answer.
+    pub fn lookups(&self, lookup: &str, form: &str) -> Outcome<[f64; 3]> {
+        let labels = format!("{{lookup=\"{lookup}\",form=\"{form}\"}}");
+        let names = ["lookup_hops_count", "lookup_hops_sum", "lookup_failures_total"];
+        let heads = names.map(|name| format!("carillon_{name}{labels} "));
+        let mut sums = [0.0; 3];
+        for (number, _) in self.running() {
+            let text = self.client(number)?.metrics()?;
+            for (sum, head) in sums.iter_mut().zip(&heads) {
+                let line = text.lines().find_map(|line| line.strip_prefix(head.as_str()));
+                *sum += line.and_then(|number| number.parse::<f64>().ok()).unwrap_or(0.0);
+            }
+        }
+        Ok(sums)
     }
 
     /// Waits until all shards have a leader and their replicas, nodes lead about equal parts, and
@@ -343,6 +404,17 @@ impl Cluster {
     }
 }
 
+/// The bucket at the split pointer of a linear-hash table: of *n* buckets, of which 2^i or more,
+/// the one numbered n − 2^i. A bucket's start, its bits in reverse, is its number.
+fn next_to_split(shards: &[Value]) -> Option<u64> {
+    let pointer = shards.len() as u64 - (1 << shards.len().checked_ilog2()?);
+    let number = |shard: &Value| match shard["arc"][0].as_str()? {
+        "" => Some(0),
+        hex => u64::from_str_radix(hex, 16).ok().map(u64::reverse_bits),
+    };
+    shards.iter().find(|shard| number(shard) == Some(pointer))?["id"].as_u64()
+}
+
 /// The value of a line of metrics, if it is of this name.
 fn sample(line: &str, name: &str) -> Option<f64> {
     let rest = line.strip_prefix(name)?;
@@ -358,5 +430,23 @@ impl Drop for Cluster {
                 let _ended = process.kill();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_bucket_at_the_pointer_is_split_next() {
+        let shard = |id: u64, start: &str| json!({ "id": id, "arc": [start, ""] });
+        let two = [shard(7, ""), shard(8, "8000000000000000")];
+        assert_eq!(next_to_split(&two[..1]), Some(7));
+        assert_eq!(next_to_split(&two), Some(7), "a round begins again");
+        let three = [two[0].clone(), two[1].clone(), shard(9, "4000000000000000")];
+        assert_eq!(next_to_split(&three), Some(8), "the one that the others have passed");
+        assert_eq!(next_to_split(&[]), None);
     }
 }

@@ -40,7 +40,7 @@ struct Found {
 
 /// Measures it all.
 pub fn measure(bed: &mut Bed<'_>) -> Outcome<Page> {
-    let sizes: &[usize] = bed.pick(&[1, 3], &[1, 2, 4, 8]);
+    let sizes: &[usize] = bed.pick(&[1, 3], &[1, 2, 4, 8, 16]);
     let threads: &[u64] = bed.pick(&[1, 10], &[1, 5, 10, 50, 100]);
     let mut all = Vec::new();
     for nodes in sizes.iter().copied() {

@@ -25,8 +25,11 @@ struct Size {
     hops: f64,
 }
 
-/// Adds it to the page.
-pub fn add(page: &mut Page, bed: &mut Bed<'_>) {
+/// Shards of the keyspace that is measured live: members of its ring.
+const SHARDS: usize = 8;
+
+/// Adds it to the page. `live` are nodes and hops of a lookup by Chord, of live runs.
+pub fn add(page: &mut Page, bed: &mut Bed<'_>, live: &[(usize, f64)]) {
     let sizes: &[usize] =
         bed.pick(&[10, 100, 1_000], &[10, 20, 50, 100, 200, 500, 1_000, 10_000, 100_000]);
     let mut all = Vec::new();
@@ -42,7 +45,7 @@ pub fn add(page: &mut Page, bed: &mut Bed<'_>) {
         let hops = run(&options, &|_, _, _| {}).runs[0].hops.mean();
         all.push(Size { cost: join::cost(nodes, SEED), hops });
     }
-    page.head("The break-even of full tables and Chord (T95), simulated");
+    page.head("The break-even of full tables and Chord (T95), simulated and live");
     page.say(
         "The thesis argues (5.2.3) that a join costs N messages with full tables and M·log2 N with \
          Chord, so that FCN wins while N < M·log2 N. A join is not all: each lookup of Chord costs \
@@ -100,6 +103,7 @@ pub fn add(page: &mut Page, bed: &mut Bed<'_>) {
             Some(false),
         ),
     ]);
+    live_break_even(page, live);
     let nodes = bed.pick(100, 1_000);
     let rows = load::loads(nodes, SEED).into_iter().map(|load| {
         let shards = load.shards.map_or("equal arcs".to_owned(), |shards| shards.to_string());
@@ -115,6 +119,46 @@ pub fn add(page: &mut Page, bed: &mut Bed<'_>) {
         "Which lookup suits which use (T98): `carillon route --advise` says it for the cluster at \
          hand, from these formulas and from what it measures there.",
     );
+}
+
+/// The same from what nodes have counted. A ring of eight shards stays one of eight, whatever the
+/// number of nodes; but a hop to a shard of the same node costs no message.
+fn live_break_even(page: &mut Page, live: &[(usize, f64)]) {
+    let mut sizes: Vec<usize> = live.iter().map(|(nodes, _)| *nodes).collect();
+    sizes.dedup();
+    let join = join::cost(SHARDS, SEED).chord;
+    let row = |nodes: usize| {
+        let hops: Vec<f64> = live.iter().filter(|one| one.0 == nodes).map(|one| one.1).collect();
+        let mean = hops.iter().sum::<f64>() / hops.len() as f64;
+        let away = mean * (nodes - 1) as f64 / nodes as f64;
+        let equal = lookups_per_change(nodes as f64, join, away);
+        vec![
+            nodes.to_string(),
+            shown(mean),
+            shown(2.0 * away),
+            shown(nodes as f64),
+            shown(join),
+            equal.map_or("full always wins".to_owned(), shown),
+        ]
+    };
+    let rows: Vec<Vec<String>> = sizes.into_iter().map(row).collect();
+    if rows.is_empty() {
+        return;
+    }
+    page.say(
+        "Live, with the hops that nodes counted in the runs above. The keyspace has eight shards, \
+         so its ring has eight members with any number of nodes; a change is told to each node by \
+         full tables, and costs what a join of eight members costs by Chord.",
+    );
+    let head = [
+        "nodes",
+        "hops, chord",
+        "messages a lookup",
+        "change, full",
+        "change, chord",
+        "equal at lookups per change",
+    ];
+    page.table(&head, &rows);
 }
 
 fn row(size: &Size) -> Vec<String> {

@@ -54,8 +54,9 @@ pub fn page(results: &Results) -> String {
 fn body(results: &Results, out: &mut String) -> std::fmt::Result {
     writeln!(out, "<p>{}</p>", escaped(&results.about))?;
     if !results.is_complete() {
-        let (found, planned) = (results.runs.len(), results.planned);
-        writeln!(out, "<p class=\"bad\">Not complete: {found} of {planned} runs.</p>")?;
+        let whole = results.runs.iter().filter(|run| run.failure.is_none()).count();
+        let planned = results.planned;
+        writeln!(out, "<p class=\"bad\">Not complete: {whole} of {planned} runs.</p>")?;
     }
     verdicts(results, out)?;
     summary(results, out)?;
@@ -84,6 +85,32 @@ fn verdicts(results: &Results, out: &mut String) -> std::fmt::Result {
         writeln!(out, "<li>{}: {}</li>", escaped(&title(run)), escaped(&verdict.text))?;
     }
     writeln!(out, "</ul>")
+}
+
+/// The charts of the page as pictures of their own: names for files, and SVG.
+pub fn pictures(results: &Results) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for (number, chart) in (1..).zip(charts::of_parameters(results)) {
+        all.push((format!("parameters-{number}.svg"), chart));
+    }
+    for run in &results.runs {
+        let phases = run.phases.iter().enumerate().filter(|(_, phase)| phase.is_measured);
+        for (number, phase) in phases {
+            // Names of phases hold whatever people like: files have numbers.
+            let stem = format!("run-{:03}-{}-phase-{number}", run.cell, run.repetition);
+            for (kind, chart) in [
+                ("seconds", charts::series(phase)),
+                ("percentiles", charts::percentiles(phase)),
+                ("resources", charts::resources(phase)),
+                ("messages", charts::messages(phase)),
+            ] {
+                if !chart.is_empty() {
+                    all.push((format!("{stem}-{kind}.svg"), chart));
+                }
+            }
+        }
+    }
+    all
 }
 
 const COLUMNS: [Metric; 6] =
@@ -254,6 +281,7 @@ fn used(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
         let cells: String = values.iter().map(|v| format!("<td class=\"n\">{v}</td>")).collect();
         writeln!(out, "<tr><td>{}</td>{cells}</tr>", escaped(name))
     };
+    let answered = phase.data.entries.iter().map(|data| data.count).sum::<u64>().max(1);
     if !usage.processes.is_empty() {
         head(
             out,
@@ -265,6 +293,8 @@ fn used(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
                 "to disks, MiB/s",
                 "voluntary switches/s",
                 "involuntary",
+                "files, MiB",
+                "µs a request",
             ],
         )?;
         for one in &usage.processes {
@@ -278,6 +308,8 @@ fn used(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
                     format!("{:.2}", mib(one.mean(|row| row.written))),
                     format!("{:.0}", one.mean(|row| row.voluntary)),
                     format!("{:.0}", one.mean(|row| row.involuntary)),
+                    format!("{:.1}", mib(one.rows.last().map_or(0, |row| row.files) as f64)),
+                    format!("{:.2}", 1e6 * one.cpu / answered as f64),
                 ],
             )?;
         }
@@ -301,7 +333,6 @@ fn used(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
         writeln!(out, "</table>")?;
     }
     if !usage.messages.is_empty() {
-        let answered = phase.data.entries.iter().map(|data| data.count).sum::<u64>().max(1);
         head(out, "messages between nodes", &["in the phase", "for each request"])?;
         for one in &usage.messages {
             let each = one.total / answered as f64;
@@ -353,6 +384,7 @@ fn origin(results: &Results, out: &mut String) -> std::fmt::Result {
     let rows = [
         ("machine", origin.machine.line()),
         ("version", origin.version.clone()),
+        ("checksum of the program", origin.build.clone()),
         ("command", origin.command.clone()),
         ("agents", origin.agents.join(", ")),
         ("target", origin.target.clone()),
@@ -368,6 +400,7 @@ fn origin(results: &Results, out: &mut String) -> std::fmt::Result {
 mod tests {
     use super::*;
     use crate::measure::compare::tests::results;
+    use crate::measure::usage::Mark;
 
     #[test]
     fn a_page_holds_everything_and_asks_for_nothing() {
@@ -382,6 +415,13 @@ mod tests {
         for word in ["http:", "https:", "//cdn", " src=", "href=", "@import", "url("] {
             assert!(!rest.contains(word), "{word}");
         }
+        let pictures = pictures(&results);
+        let names: Vec<&str> = pictures.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(names.contains(&"run-000-2-phase-0-seconds.svg"), "{names:?}");
+        for (name, picture) in &pictures {
+            assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"), "{name}");
+            assert!(page.contains(picture.as_str()), "{name} is in the page");
+        }
         assert!(!page.contains("NaN"), "{page}");
     }
 
@@ -391,5 +431,22 @@ mod tests {
         assert!(!page(&results).contains("Not complete"));
         results.planned = 5;
         assert!(page(&results).contains("Not complete: 2 of 5 runs."));
+        results.planned = 2;
+        let evil = || "\"><script>alert(1)</script>".to_owned();
+        let run = &mut results.runs[1];
+        run.failure = Some(evil());
+        run.parameters = vec![(evil(), evil())];
+        run.phases[0].name = evil();
+        run.phases[0].data.entries[0].name = evil();
+        run.phases[0].data.entries[0].failures.insert(evil(), 1);
+        let mark = Mark { at: 0.1, name: evil(), took: None, failure: Some(evil()) };
+        run.phases[0].marks.push(mark);
+        results.figures[0].phase = evil();
+        results.figures[0].entry = Some(evil());
+        results.origin.command = evil();
+        results.about = evil();
+        let page = page(&results);
+        assert!(page.contains("Not complete: 1 of 2 runs."), "one that ended early is not whole");
+        assert!(!page.contains("<script>alert"), "no text of a run is a script");
     }
 }

@@ -1,15 +1,22 @@
 //! The directory of results.
 
 use std::fs;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
-use super::{Options, RunError, Session};
+use super::{Options, RunError, Session, environment};
 use crate::machine;
 use crate::measure::result::{FORMAT, Origin, Results, RunFile};
 use crate::report;
 use crate::scenario::Plan;
+
+/// The file of all runs and their medians.
+const SUMMARY: &str = "results.json";
+/// The same as a page.
+const PAGE: &str = "report.html";
 
 /// A checksum of what was run.
 pub fn checksum(plan: &Plan) -> String {
@@ -25,6 +32,37 @@ pub fn checksum(plan: &Plan) -> String {
     bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// A checksum of this program; empty if it cannot be read.
+fn build() -> String {
+    static BUILD: OnceLock<String> = OnceLock::new();
+    let read = || {
+        let mut hash = Sha256::new();
+        let mut file = fs::File::open("/proc/self/exe").ok()?;
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match file.read(&mut piece).ok()? {
+                0 => break,
+                len => hash.update(&piece[..len]),
+            }
+        }
+        Some(hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    };
+    BUILD.get_or_init(|| read().unwrap_or_default()).clone()
+}
+
+/// Why a run that is there is not one of those that are asked for, if it is not.
+fn stranger(run: &Result<RunFile, RunError>, origin: &Origin) -> Option<&'static str> {
+    match run {
+        Err(_) => Some("holds files that are no results of this version"),
+        Ok(run) if run.origin.checksum != origin.checksum => {
+            Some("holds results of another scenario")
+        }
+        Ok(run) if run.origin.build != origin.build => Some("holds results of another build"),
+        Ok(run) if run.origin.agents != origin.agents => Some("holds results of other agents"),
+        Ok(_) => None,
+    }
+}
+
 /// Where results come from.
 pub fn origin(plan: &Plan, options: &Options, session: &dyn Session) -> Origin {
     Origin {
@@ -32,6 +70,7 @@ pub fn origin(plan: &Plan, options: &Options, session: &dyn Session) -> Origin {
         checksum: checksum(plan),
         machine: machine::describe(),
         version: options.version.clone(),
+        build: build(),
         command: options.command.clone(),
         agents: session.agents(),
         target: String::new(),
@@ -54,39 +93,50 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
 }
 
 /// See the front page of `measure::result`.
-pub struct OutDir(PathBuf);
+pub struct OutDir {
+    path: PathBuf,
+    origin: Origin,
+}
 
 impl OutDir {
-    /// Makes it, and refuses one with results of another scenario.
-    pub fn open(options: &Options, plan: &Plan, checksum: &str) -> Result<Self, RunError> {
+    /// Makes it, and refuses one with results that would not be of the same thing: of another
+    /// scenario, another build of this program, or from other agents.
+    pub fn open(options: &Options, plan: &Plan, origin: &Origin) -> Result<Self, RunError> {
         let dir = &options.out;
         fs::create_dir_all(dir).map_err(|error| failed(dir, error))?;
         for path in run_files(dir)? {
-            let is_ours = read_run(&path).is_ok_and(|run| run.origin.checksum == checksum);
-            if is_ours {
-                continue;
-            }
-            if !options.replaces {
-                let why = "holds results of another scenario; choose another --out, or \
-                           --replace them";
+            if options.replaces {
+                fs::remove_file(&path).map_err(|error| failed(&path, error))?;
+            } else if let Some(why) = stranger(&read_run(&path), origin) {
+                let why = format!("{why}; choose another --out, or --replace them");
                 return Err(failed(dir, why));
             }
-            fs::remove_file(&path).map_err(|error| failed(&path, error))?;
         }
-        let sets = plan.sets.iter().map(|(key, value)| format!("# --set {key}={value}\n"));
+        let sets = plan.sets.iter().map(|(key, value)| (key, environment::shown(key, value)));
+        let sets = sets.map(|(key, value)| format!("# --set {key}={value}\n"));
         let text = sets.collect::<String>() + &plan.text;
         write(&dir.join("scenario.toml"), text.as_bytes())?;
-        Ok(Self(dir.clone()))
+        // A summary of what was there before is none of what will be: it is written again.
+        for name in [SUMMARY, PAGE] {
+            match fs::remove_file(dir.join(name)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(failed(&dir.join(name), error));
+                }
+                _ => {}
+            }
+        }
+        Ok(Self { path: dir.clone(), origin: origin.clone() })
     }
 
     fn run_path(&self, cell: usize, repetition: u64) -> PathBuf {
-        self.0.join(format!("run-{cell:03}-{repetition}.json"))
+        self.path.join(format!("run-{cell:03}-{repetition}.json"))
     }
 
     /// The result of a run, if it is there and whole.
-    pub fn read_run(&self, cell: usize, repetition: u64, checksum: &str) -> Option<RunFile> {
-        let run = read_run(&self.run_path(cell, repetition)).ok()?;
-        (run.origin.checksum == checksum && run.failure.is_none()).then_some(run)
+    pub fn read_run(&self, cell: usize, repetition: u64) -> Option<RunFile> {
+        let run = read_run(&self.run_path(cell, repetition));
+        let is_ours = stranger(&run, &self.origin).is_none();
+        run.ok().filter(|run| is_ours && run.failure.is_none())
     }
 
     /// Writes the result of a run.
@@ -98,10 +148,10 @@ impl OutDir {
 
     /// Writes the summary and the page.
     pub fn write_results(&self, results: &Results) -> Result<(), RunError> {
-        let path = self.0.join("results.json");
+        let path = self.path.join(SUMMARY);
         let text = serde_json::to_vec(results).map_err(|error| failed(&path, error))?;
         write(&path, &text)?;
-        write(&self.0.join("report.html"), report::page(results).as_bytes())
+        write(&self.path.join(PAGE), report::page(results).as_bytes())
     }
 }
 
@@ -129,7 +179,7 @@ fn read_run(path: &Path) -> Result<RunFile, RunError> {
 /// # Errors
 /// There are none, or they are of another version.
 pub fn read_results(path: &Path) -> Result<Results, RunError> {
-    let file = if path.is_dir() { path.join("results.json") } else { path.to_owned() };
+    let file = if path.is_dir() { path.join(SUMMARY) } else { path.to_owned() };
     let bytes = fs::read(&file).map_err(|error| failed(&file, error))?;
     let results: Results = serde_json::from_slice(&bytes)
         .map_err(|error| failed(&file, format!("no results of carillon bench: {error}")))?;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RunError;
 use super::proc::{self, NetworkCounts, ProcessCounts};
+use crate::machine::disk_bytes;
 
 /// Where a node may listen and keep files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -225,7 +227,9 @@ impl Host for ThisHost {
         counts.own = proc::process(own);
         counts.networks.extend(proc::network(own));
         for (node, process) in &self.processes {
-            let Some(found) = proc::process(process.pid()) else { continue };
+            let Some(mut found) = proc::process(process.pid()) else { continue };
+            // Files that come and go meanwhile are in the next count.
+            found.files = disk_bytes(Path::new(&self.dir(*node))).unwrap_or(0);
             let known = counts.networks.iter().any(|one| one.network == found.network);
             if !known {
                 counts.networks.extend(proc::network(process.pid()));

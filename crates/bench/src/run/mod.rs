@@ -6,6 +6,7 @@
 
 mod acts;
 mod director;
+pub mod environment;
 mod files;
 pub mod host;
 mod link;
@@ -96,7 +97,7 @@ pub struct Options {
     pub out: PathBuf,
     /// How often each cell is run, instead of what the scenario says.
     pub repetitions: Option<u64>,
-    /// Whether results of another scenario in `out` are removed.
+    /// Whether results in `out` are removed first, and all is measured anew.
     pub replaces: bool,
     /// The command line, for the results.
     pub command: String,
@@ -146,6 +147,7 @@ pub type Observer<'a> = &'a mut dyn FnMut(Progress<'_>);
 /// One cannot. Nothing has been started.
 pub fn check(plan: &Plan) -> Result<(), RunError> {
     for cell in &plan.cells {
+        environment::filled(&cell.scenario)?;
         let driver = &cell.scenario.target.driver;
         let entries = cell.scenario.phases.iter().flat_map(|phase| &phase.mix);
         for entry in entries {
@@ -188,13 +190,13 @@ pub fn run(
     }
     let repetitions = options.repetitions.unwrap_or(plan.repetitions);
     let origin = origin(plan, options, session);
-    let out = OutDir::open(options, plan, &origin.checksum)?;
+    let out = OutDir::open(options, plan, &origin)?;
     let count = repetitions * plan.cells.len() as u64;
     let mut runs: Vec<RunFile> = Vec::new();
     let mut failure = None;
     let order = (0..repetitions).flat_map(|r| plan.cells.iter().enumerate().map(move |c| (r, c)));
     for (number, (repetition, (index, cell))) in (1..).zip(order) {
-        let found = out.read_run(index, repetition, &origin.checksum);
+        let found = out.read_run(index, repetition);
         let is_done = found.is_some();
         observer(Progress::Run { number, count, label: cell.label(), is_done });
         let (run, failed) = match found {
@@ -236,7 +238,7 @@ fn run_once(
     session: &mut dyn Session,
     observer: Observer<'_>,
 ) -> Result<(), RunError> {
-    let scenario = &cell.scenario;
+    let scenario = &environment::filled(&cell.scenario)?;
     let stop = Arc::clone(&options.stop);
     let mut director = Director::start(scenario, run.cell, session, stop)?;
     run.origin.target = director.addresses().join(", ");

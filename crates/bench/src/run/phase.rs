@@ -177,6 +177,7 @@ pub fn run_part(
     let (phase, is_walk) = step.phase(scenario);
     expect_room(scenario, &phase, part)?;
     let workers = (scenario.threads as u64 * part.agents).min(phase.clients);
+    let number = if let Step::Phase(number) = step { number as u64 } else { 0 };
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let (to_us, messages) = channel();
@@ -186,7 +187,8 @@ pub fn run_part(
             let (start, started) = channel();
             starts.push(start);
             let (to_us, stop, phase) = (to_us.clone(), &stop, &phase);
-            let job = Job { scenario, phase, is_walk, addresses, worker, workers, memory, stop };
+            let job =
+                Job { scenario, phase, number, is_walk, addresses, worker, workers, memory, stop };
             scope.spawn(move || {
                 let ended = work(job, &to_us, &started);
                 // The thread that listened has failed, and waits for this one alone.

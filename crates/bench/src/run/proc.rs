@@ -34,6 +34,9 @@ pub struct ProcessCounts {
     pub voluntary: u64,
     /// Context switches because others were to run.
     pub involuntary: u64,
+    /// Bytes that its files take on disk, where it has a directory of its own: no count.
+    #[serde(default)]
+    pub files: u64,
     /// The number of its network namespace.
     pub network: u64,
     /// When it began, in ticks since the host did: another process under the same name began later.

@@ -76,6 +76,7 @@ impl Sampler {
                 written: rate(counts.written, before.written),
                 voluntary: rate(counts.voluntary, before.voluntary),
                 involuntary: rate(counts.involuntary, before.involuntary),
+                files: counts.files,
             };
             let all = &mut self.usage.processes;
             let found = match all.iter().position(|series| series.name == *name) {

@@ -47,6 +47,10 @@ const TICK_NANOS: u64 = 100_000_000;
 const RETRY_NANOS: u64 = 100_000_000;
 /// How long connections may take to open before a phase.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections that a worker opens at once: half of what listeners keep that asked for no more.
+const CONNECTS_MAX: usize = 64;
+/// Between those and the next, for the server to accept them.
+const CONNECT_PAUSE: Duration = Duration::from_millis(2);
 /// Events that are taken at once.
 const EVENTS_MAX: usize = 4096;
 /// Digits of a key's number, so that keys are of one length.
@@ -60,6 +64,8 @@ pub struct Job<'a> {
     pub scenario: &'a Scenario,
     /// The phase.
     pub phase: &'a Phase,
+    /// Which it is, from 0.
+    pub number: u64,
     /// Whether it is over when each key was named once.
     pub is_walk: bool,
     /// The targets.
@@ -173,6 +179,7 @@ impl<'a> Worker<'a> {
             _ => None,
         };
         let nodes = slots.as_ref().map_or(1, |slots| slots.nodes().len() as u64);
+        let keys = &scenario.keys;
         let client = |number: u64| {
             let target = match slots {
                 Some(_) => number / count,
@@ -200,7 +207,7 @@ impl<'a> Worker<'a> {
             recorder: Recorder::new(phase.mix.iter().map(|entry| entry.name.as_str()), end),
             random,
             mix: Mix::new(phase.mix.iter().map(|entry| entry.weight)),
-            keys: KeyPicker::new(scenario.keys.choice, scenario.keys.count, worker, workers),
+            keys: KeyPicker::new(keys.choice, keys.count, worker, workers, job.number),
             schedule,
             is_walked: false,
             reconnects: 0,
@@ -253,6 +260,9 @@ impl<'a> Worker<'a> {
                 tick = now + TICK_NANOS;
                 self.tick(now)?;
             }
+            // One key without a value is as bad as all: a target that is gone is not asked for
+            // each of ten million.
+            self.is_walked |= self.job.is_walk && self.recorder.has_failures();
             let is_over = now >= self.end || self.is_walked;
             // What was due until the end, and has a free client, is still sent: once.
             if is_over && !std::mem::replace(&mut is_closed, true) && self.schedule.is_some() {
@@ -270,6 +280,7 @@ impl<'a> Worker<'a> {
             self.wait(&mut events, tick)?;
             if !events.is_empty() {
                 let now = self.now();
+                self.recorder.advance(now);
                 for event in events.iter().filter(|event| event.token() != TIMER) {
                     let index = event.token().0;
                     if let Err(why) = self.handle(index, event.is_writable(), now) {

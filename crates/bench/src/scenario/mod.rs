@@ -300,4 +300,6 @@ impl Metric {
 #[cfg(test)]
 mod cluster_tests;
 #[cfg(test)]
+mod schema_tests;
+#[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! Scenarios that come with the program, and an example of a program for the driver `exec`.
+//! Scenarios that come with the program, an example of a program for the driver `exec`, and a JSON
+//! schema of scenarios, for editors.
 
 use super::error::nearest;
 
@@ -9,7 +10,7 @@ macro_rules! scenarios {
 }
 
 /// Name and text of each, in the order in which they are listed.
-pub const ALL: [(&str, &str); 20] = scenarios![
+pub const ALL: [(&str, &str); 25] = scenarios![
     "instrument-memory",
     "instrument-null",
     "instrument-depth",
@@ -17,18 +18,23 @@ pub const ALL: [(&str, &str); 20] = scenarios![
     "instrument-long",
     "carillon",
     "elasticity",
+    "rearrange",
     "http",
     "redis",
     "ramp",
     "skewed-keys",
     "ycsb",
     "thesis-half",
+    "one-node",
+    "data-size",
+    "idle",
     "cluster",
     "cluster-etcd",
     "redis-synced",
     "failover",
     "mixed-pipelines",
     "lua-scripts",
+    "course-mixes",
     "exec",
 ];
 
@@ -37,13 +43,21 @@ pub const DRIVER_PY: &str = include_str!("../../scenarios/driver.py");
 /// What it is called.
 pub const DRIVER_PY_NAME: &str = "driver.py";
 
-/// The text of a scenario of this name, or of the example.
+/// The schema: JSON, draft 7. `schema_tests` compares it with what is read.
+pub const SCHEMA: &str = include_str!("../../scenarios/schema.json");
+/// What it is called.
+pub const SCHEMA_NAME: &str = "schema.json";
+
+/// The text of a scenario of this name, of the example or of the schema.
 ///
 /// # Errors
 /// There is none; the text names the one that may be meant.
 pub fn text(name: &str) -> Result<&'static str, String> {
     if name == DRIVER_PY_NAME {
         return Ok(DRIVER_PY);
+    }
+    if name == SCHEMA_NAME {
+        return Ok(SCHEMA);
     }
     let found = ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
     found.ok_or_else(|| {

@@ -38,7 +38,8 @@ pub struct BenchArgs {
 pub enum BenchCommand {
     /// List the scenarios that come with the program.
     List,
-    /// Print a scenario, or `driver.py`, an example for the driver `exec`.
+    /// Print a scenario; or `driver.py`, an example for the driver `exec`; or `schema.json`, for
+    /// editors.
     Show {
         /// Its name.
         name: String,
@@ -49,7 +50,7 @@ pub enum BenchCommand {
         #[arg(required = true, value_name = "SCENARIO")]
         scenarios: Vec<String>,
     },
-    /// Run a scenario; what was measured before is not measured again.
+    /// Run a scenario; what this program has measured before is not measured again.
     Run(RunArgs),
     /// Compare two results, and exit with 1 if the second is worse.
     Compare(CompareArgs),
@@ -57,6 +58,9 @@ pub enum BenchCommand {
     Report {
         /// The directory of a result.
         result: PathBuf,
+        /// Write its charts as SVG, too, into the directory `charts` beside it.
+        #[arg(long)]
+        svg: bool,
     },
     /// Measure what five documents measured, and write a page about each.
     Papers(PapersArgs),
@@ -81,7 +85,7 @@ pub struct RunArgs {
     /// Let no phase take longer, for a short try.
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<f64>,
-    /// Remove results of another scenario that the directory holds.
+    /// Remove the results that the directory holds, and measure all anew.
     #[arg(long)]
     pub replace: bool,
     /// Show the run in a browser while it goes on, at this address.
@@ -116,8 +120,8 @@ pub struct CompareArgs {
 /// `carillon bench papers`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Starts nodes of this program on this machine, one cluster after the other, and loads them: half an
-hour for all documents, about two minutes with --quick. Pages and charts of a document are replaced
+Starts nodes of this program on this machine, one cluster after the other, and loads them: forty
+minutes for all documents, about two with --quick. Pages and charts of a document are replaced
 when it is done. docs/papers has those that were made last.
 
 Examples:

@@ -31,7 +31,7 @@ Examples:
   carillon get greeting
   carillon get picture > picture.png
   carillon get greeting --at 1700000000000ms   the value at that time
-  carillon get greeting --at '10m ago'         the value ten minutes ago
+  carillon get greeting --at '30s ago'         the value half a minute ago
   carillon get greeting --stale 500ms          a stale read: at most half a second old
   carillon get greeting --json                 with the timestamp of its write, and its expiry")]
 pub struct GetArgs {

@@ -22,7 +22,8 @@ Examples:
   carillon keyspace create events --placement ordered --retention 7d
   carillon keyspace create sessions --placement linear-hash
   carillon keyspace create cache --durability memory
-  carillon keyspace create ledger --replicas 5")]
+  carillon keyspace create ledger --replicas 5
+  carillon keyspace create prices --skip-equal-writes")]
     Create {
         /// Its name.
         name: String,
@@ -39,7 +40,7 @@ Examples:
     List(NodeArgs),
     /// Change the settings of a keyspace.
     #[command(group(ArgGroup::new("change").required(true).multiple(true)
-        .args(["durability", "retention", "replicas"])))]
+        .args(["durability", "retention", "replicas", "skip_equal_writes"])))]
     Alter {
         /// Its name.
         name: String,
@@ -70,6 +71,10 @@ pub struct KeyspaceSettings {
     /// be raised later, not lowered.
     #[arg(long, value_name = "N")]
     pub replicas: Option<u8>,
+    /// Whether a write of the value and expiry that a key has makes no new version: true or false.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(require_equals = true)]
+    pub skip_equal_writes: Option<bool>,
 }
 
 /// Where keys live.

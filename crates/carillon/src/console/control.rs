@@ -13,6 +13,7 @@ use sim::live::setup::{
 use sim::live::{Simulation, scenarios};
 
 use super::driver::{Driver, Handle, SPEEDS};
+use super::recording::Recording;
 use super::{file, keys, views};
 
 /// Where it is.
@@ -24,6 +25,8 @@ const STEP_MS_MAX: u64 = 60_000;
 pub struct Control {
     /// The thread that drives the simulation.
     pub handle: Handle,
+    /// What the page shows instead of it.
+    pub recording: Option<Recording>,
 }
 
 type Answer = Result<Value, ExtensionRefusal>;
@@ -69,6 +72,11 @@ impl Extension for Control {
     fn answer(&self, asked: ExtensionRequest, done: ExtensionDone) {
         let ExtensionRequest { method, path, query, body } = asked;
         let json = |value: Value| ExtensionReply { json: bytes(&value), file_name: None };
+        if let (Some(recording), "GET", "recording") = (&self.recording, &*method, &*path) {
+            let file_name = None;
+            return done(Ok(ExtensionReply { json: recording.bytes.to_vec(), file_name }));
+        }
+        let recording = self.recording.as_ref().map(|recording| recording.name.clone());
         let job = move |driver: &mut Driver| match (method.as_str(), path.as_str()) {
             ("POST", "step") => match millis(&body) {
                 Ok(millis) => driver.step(millis, move |driver| done(Ok(json(state(driver))))),
@@ -80,6 +88,14 @@ impl Extension for Control {
                 let file_name = Some(format!("{name}-{}.json", plan.setup.seed));
                 let json = file::write(&plan).into_bytes();
                 done(Ok(ExtensionReply { json, file_name }));
+            }
+            ("GET", "") => {
+                let state = serve(driver, &method, &path, &query, &body);
+                let with_recording = |mut state: Value| {
+                    state["recording"] = recording.into();
+                    state
+                };
+                done(state.map(with_recording).map(json));
             }
             _ => done(serve(driver, &method, &path, &query, &body).map(json)),
         };

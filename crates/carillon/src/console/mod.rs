@@ -7,7 +7,8 @@
 //! | `service` | what nodes' API asks for; `views`: as its types |
 //! | `decisions` | what nodes have decided lately |
 //! | `keys` | keys and routes |
-//! | `transactions` | those of one request |
+//! | `transactions`, `ranges` | those of one request |
+//! | `recording` | a recording that the page shows instead of the simulation |
 //! | `control` | `/v1/sim` |
 //! | [`mod@file`] | simulations as files, also for `carillon sim --file` |
 
@@ -16,7 +17,8 @@ mod decisions;
 mod driver;
 pub mod file;
 mod keys;
-
+mod ranges;
+mod recording;
 mod service;
 mod stream;
 mod transactions;
@@ -35,12 +37,13 @@ use sim::live::setup::{Plan, Setup, SetupChange};
 use sim::live::{Simulation, scenarios};
 
 use self::control::Control;
+use self::recording::Recording;
 use self::service::Service;
 use crate::exit::Exit;
 use crate::output;
 
 /// Where the page is, unless another place is named.
-const ADDRESS: &str = "127.0.0.1:7490";
+pub const ADDRESS: &str = "127.0.0.1:7490";
 /// Requests under way get so long to end.
 const DRAIN: Duration = Duration::from_secs(1);
 /// The longest value of a key.
@@ -58,7 +61,8 @@ Examples:
   carillon console --nodes 5 --seed 7
   carillon console --scenario domain-lost           `--scenario list` lists them
   carillon console --overlay --nodes 200            members of a ring, and their lookups
-  carillon console --file run.json                  a simulation that was saved")]
+  carillon console --file run.json                  a simulation that was saved
+  carillon console --recording yesterday.jsonl      what was recorded, instead of a simulation")]
 pub struct ConsoleArgs {
     /// Address of the page.
     #[arg(long, value_name = "HOST:PORT", default_value = ADDRESS)]
@@ -78,6 +82,14 @@ pub struct ConsoleArgs {
     /// A simulation that was saved.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "seed"])]
     pub file: Option<PathBuf>,
+    /// What the page shows instead of a simulation: a file of `carillon record`, or one that a page
+    /// has saved.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["nodes", "seed", "overlay", "scenario", "file"]
+    )]
+    pub recording: Option<PathBuf>,
     /// Virtual time in real time, 0.1 to 100.
     #[arg(long, default_value_t = 1.0, value_parser = speed)]
     pub speed: f64,
@@ -105,7 +117,14 @@ pub fn console(args: &ConsoleArgs) -> Exit {
             return Exit::Usage;
         }
     };
-    match serve(args, plan) {
+    let shown = match args.recording.as_deref().map(Recording::read).transpose() {
+        Ok(recording) => recording,
+        Err(why) => {
+            output::complain(&why);
+            return Exit::Usage;
+        }
+    };
+    match serve(args, plan, shown) {
         Ok(()) => Exit::Done,
         Err(why) => {
             output::complain(&why);
@@ -138,11 +157,32 @@ pub fn read(path: &Path) -> Result<Plan, String> {
     file::read(&bytes).map_err(|why| format!("{shown}: {why}"))
 }
 
-fn serve(args: &ConsoleArgs, plan: Plan) -> Result<(), String> {
+/// Serves the console with a recording until a signal ends it: `carillon replay --console`.
+pub fn show_recording(path: &Path, http: SocketAddr) -> Exit {
+    console(&ConsoleArgs {
+        http,
+        nodes: None,
+        seed: None,
+        overlay: false,
+        scenario: None,
+        file: None,
+        recording: Some(path.to_owned()),
+        speed: 1.0,
+        paused: true,
+    })
+}
+
+fn serve(args: &ConsoleArgs, plan: Plan, recording: Option<Recording>) -> Result<(), String> {
     let listener = TcpListener::bind(args.http)
         .map_err(|why| format!("cannot listen on {}: {why}", args.http))?;
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|why| why.to_string())?;
-    let handle = driver::start(plan, !args.paused, args.speed).map_err(|why| why.to_string())?;
+    let what = match &recording {
+        Some(recording) => format!("the recording {}", recording.name),
+        None => "the console, simulated".to_owned(),
+    };
+    // Behind a recording nothing has to go on.
+    let runs = !args.paused && recording.is_none();
+    let handle = driver::start(plan, runs, args.speed).map_err(|why| why.to_string())?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let options = http::Options {
         value_bytes_max: VALUE_BYTES_MAX,
@@ -150,10 +190,10 @@ fn serve(args: &ConsoleArgs, plan: Plan) -> Result<(), String> {
         ..http::Options::new(since.as_nanos() as u64)
     };
     let service = Arc::new(Service { handle: handle.clone() });
-    let control = Arc::new(Control { handle: handle.clone() });
+    let control = Arc::new(Control { handle: handle.clone(), recording });
     let server = http::start_with(listener, service, Some(control), options)
         .map_err(|why| format!("cannot serve: {why}"))?;
-    let _unread = output::line(&format!("the console, simulated: http://{}/", server.address()));
+    let _unread = output::line(&format!("{what}: http://{}/", server.address()));
     // The first one ends it: there is nothing to save.
     let _signal = signals.forever().next();
     handle.stream().stop();

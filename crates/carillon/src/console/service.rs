@@ -136,8 +136,10 @@ fn info(sim: &Simulation, keyspace: &keyspace::Keyspace) -> KeyspaceInfo {
         },
         retention_ms: keyspace.options.retention_ms,
         replicas: keyspace.options.replicas,
+        skip_equal_writes: keyspace.options.skips_equal,
         shards: its().count() as u64,
         keys: its().map(|shard| shard.keys).sum(),
+        warnings: Vec::new(),
     }
 }
 

@@ -79,7 +79,24 @@ pub struct EndedNode {
     pub command: String,
     /// The end of its log, unless that was printed, and where the log is.
     pub text: String,
+    /// Whether it has ended because its node was removed from the cluster.
+    pub is_removed: bool,
 }
+
+impl EndedNode {
+    /// What can be done now.
+    pub fn remedy(&self) -> String {
+        match self.is_removed {
+            true => {
+                "it was removed from the cluster for good; `carillon dev add` adds another".into()
+            }
+            false => format!("to start it again: {}", self.command),
+        }
+    }
+}
+
+/// What a node's last words have, if it was removed.
+const REMOVED: &str = "was removed from the cluster";
 
 impl Members {
     /// Without any process yet.
@@ -127,11 +144,12 @@ impl Members {
                     format!("The last lines of {path}:\n  {}", last.join("\n  "))
                 }
             };
+            let is_removed = lines.iter().any(|line| line.contains(REMOVED));
             let (how, asked) = (children::how(status), member.is_asked);
             member.since_ms = now_ms();
             member.ended = Some(DevEnd { how, asked, log: lines });
             let (node, command) = (member.node.clone(), member.command(program));
-            Some(EndedNode { node, status, is_asked: asked, command, text })
+            Some(EndedNode { node, status, is_asked: asked, command, text, is_removed })
         });
         ended.collect()
     }

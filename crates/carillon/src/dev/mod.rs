@@ -274,15 +274,15 @@ impl Cluster {
         loop {
             let woken = self.woken.recv().expect("the thread of signals does not end");
             let is_asked_to_end = self.take(woken);
-            for EndedNode { node, status, is_asked, command, text } in self.members.ended() {
-                let (name, how) = (node.name(), children::how(status));
-                if is_asked {
+            for ended in self.members.ended() {
+                let (name, how) = (ended.node.name(), children::how(ended.status));
+                if ended.is_asked {
                     output::note(&format!("{name} ended {how}, as asked for"));
                     continue;
                 }
+                let (text, remedy) = (&ended.text, ended.remedy());
                 output::complain(&format!(
-                    "{name} ended {how}. {text}\nThe other nodes run on; to start it again: \
-                     {command}"
+                    "{name} ended {how}. {text}\nThe other nodes run on; {remedy}"
                 ));
             }
             if is_asked_to_end {

@@ -17,6 +17,7 @@
 
 mod error;
 mod events;
+mod feed;
 mod snapshots;
 pub mod txn;
 mod types;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 pub use error::{ClientError, Outcome, Problem};
 pub use events::EventStream;
+pub use feed::{Changed, Feed, FeedChange, FeedCommit, FeedEvent, FeedOptions, NO_NODE_TIMEOUT};
 pub use txn::bytes_of;
 pub use types::{GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions};
 use types::{KeyspaceList, encode};

@@ -71,6 +71,9 @@ pub struct KeyspaceSpec {
     /// How many nodes hold each of its keys: 1, 3, 5, 7 or 9; the node's default if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u8>,
+    /// Whether a write of what a key has makes no new version; it does if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip_equal_writes: Option<bool>,
 }
 
 /// What to change of a keyspace.
@@ -85,6 +88,9 @@ pub struct KeyspaceChange {
     /// How many nodes hold each of its keys: not fewer than now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u8>,
+    /// Whether writes of what a key has make no new version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip_equal_writes: Option<bool>,
 }
 
 /// A keyspace as it is.
@@ -102,10 +108,16 @@ pub struct KeyspaceInfo {
     pub retention_ms: u64,
     /// How many nodes are to hold each of its keys.
     pub replicas: u8,
+    /// Whether writes of what a key has make no new version; nodes of older versions do not say.
+    #[serde(default)]
+    pub skip_equal_writes: bool,
     /// How many shards it has.
     pub shards: u64,
     /// How many keys it has.
     pub keys: u64,
+    /// What to know of it, as a creation or a change answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 #[derive(Deserialize)]

@@ -8,8 +8,8 @@ use super::error::ClientError;
 
 /// No reply may be longer: the longest value a node can be configured for, and some.
 pub const REPLY_BYTES_MAX: u64 = 600 << 20;
-/// No line of a stream may be longer.
-const LINE_BYTES_MAX: usize = 1 << 20;
+/// No line of a stream may be longer: a commit of a change feed is one.
+const LINE_BYTES_MAX: usize = 256 << 20;
 /// No head of a reply may be longer.
 const HEAD_BYTES_MAX: u64 = 64 << 10;
 /// A node takes no longer request line.
@@ -149,7 +149,13 @@ impl Endpoint {
         let mut reader = BufReader::new(stream);
         let mut reply = read_head(&mut reader).map_err(failed)?;
         if reply.status == 200 && reply.header("transfer-encoding").is_some() {
-            return Ok(Ok(ChunkReader { reader, text: Vec::new(), is_over: false }));
+            return Ok(Ok(ChunkReader {
+                reader,
+                text: Vec::new(),
+                start: 0,
+                seen: 0,
+                is_over: false,
+            }));
         }
         reply.body = read_body(&mut reader, &reply).map_err(failed)?;
         Ok(Err(reply))
@@ -231,8 +237,12 @@ fn read_head(mut reader: &mut impl BufRead) -> io::Result<Reply> {
 /// A body in chunks, read line by line as it comes.
 pub(super) struct ChunkReader {
     reader: BufReader<TcpStream>,
-    /// What has come of lines that are not read.
+    /// What has come.
     text: Vec<u8>,
+    /// So much of it is read.
+    start: usize,
+    /// Up to here there is no end of a line behind `start`.
+    seen: usize,
     is_over: bool,
 }
 
@@ -240,14 +250,17 @@ impl ChunkReader {
     /// The next line without its end, if there is one.
     pub(super) fn next_line(&mut self) -> io::Result<Option<String>> {
         loop {
-            if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
-                let mut line: Vec<u8> = self.text.drain(..=end).collect();
-                line.pop();
+            if let Some(at) = self.text[self.seen..].iter().position(|byte| *byte == b'\n') {
+                let end = self.seen + at;
+                let line = self.text[self.start..end].to_vec();
+                (self.start, self.seen) = (end + 1, end + 1);
                 return String::from_utf8(line).map(Some).map_err(|_| bad("a line is not text"));
             }
             if self.is_over {
                 return Ok(None);
             }
+            self.text.drain(..self.start);
+            (self.start, self.seen) = (0, self.text.len());
             if self.text.len() > LINE_BYTES_MAX {
                 return Err(bad("a line is too long"));
             }

@@ -25,6 +25,7 @@ mod commands;
 mod dial;
 mod error;
 mod exclusive;
+mod feed;
 mod link;
 mod options;
 mod past;
@@ -45,6 +46,7 @@ use cluster::Cluster;
 pub use cluster::ROUTE_REFRESH_PAUSE;
 pub use commands::{Expiry, SetOptions, Ttl, When};
 pub use error::{Error, Reason};
+pub use feed::{FEED_QUEUE_MAX, StoreFeed};
 pub use link::{GREETING_MAX, PAUSE_MAX, SILENCE_MAX};
 use options::Options;
 pub use options::{

@@ -1,8 +1,10 @@
 //! Reads of a keyspace as of a past time: [`Store::at`].
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
+use keyspace::Moment;
 
 use super::commands::{self, Runs};
 use super::range::KeyRange;
@@ -31,16 +33,22 @@ pub enum KeyState {
 
 impl Store {
     /// The keyspace as it was at a time, in one of the forms of docs/http.md: a snapshot's token, a
-    /// timestamp, a time of RFC 3339, an age.
+    /// timestamp, a time of RFC 3339, an age. An age counts from now on, by the clock here.
     ///
     /// ```no_run
     /// # async fn example(store: client::Store) -> Result<(), client::Error> {
-    /// let before = store.at("10m ago");
+    /// let before = store.at("30s ago");
     /// let balances = before.mget(&["alice", "bob"]).await?;
     /// # Ok(()) }
     /// ```
     pub fn at(&self, time: impl Into<String>) -> PastStore {
-        PastStore { store: self.clone(), at: time.into().into() }
+        let mut at = time.into();
+        if let Ok(Moment::Ago(age_ms)) = Moment::parse(&at) {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let now_ms = now.map_or(0, |now| now.as_millis() as u64);
+            at = format!("{}ms", now_ms.saturating_sub(age_ms));
+        }
+        PastStore { store: self.clone(), at: at.into() }
     }
 }
 

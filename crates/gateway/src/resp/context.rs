@@ -100,6 +100,8 @@ pub enum LiveSetting {
     SlowCommandsMax,
     /// So many keys clients of this node may cache and be told of, all together.
     TrackedKeysMax,
+    /// Which keyspace notifications there are ([`super::KeyEventFlags`]).
+    KeyEvents,
 }
 
 impl LiveSetting {
@@ -109,6 +111,7 @@ impl LiveSetting {
             LiveSetting::SlowMicros => -1..=i64::MAX,
             LiveSetting::SlowCommandsMax => 0..=65_536,
             LiveSetting::TrackedKeysMax => 1..=1_000_000_000,
+            LiveSetting::KeyEvents => 0..=super::KeyEventFlags::MAX,
         }
     }
 
@@ -118,6 +121,7 @@ impl LiveSetting {
             LiveSetting::SlowMicros => 10_000,
             LiveSetting::SlowCommandsMax => 128,
             LiveSetting::TrackedKeysMax => 1_000_000,
+            LiveSetting::KeyEvents => 0,
         }
     }
 }

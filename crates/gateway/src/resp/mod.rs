@@ -33,6 +33,7 @@ pub mod commands;
 mod context;
 mod error;
 mod inline;
+mod key_events;
 mod number;
 mod parser;
 mod request;
@@ -51,12 +52,13 @@ pub use context::{
     ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, LiveSetting, ScriptFacts,
 };
 pub use error::CommandError;
+pub use key_events::KeyEventFlags;
 pub use number::{parse_i64, push_i64, push_u64};
 pub use parser::{LINE_BYTES_MAX, Parsed, ProtocolError, RequestLimits, parse};
 pub use request::{
-    Bound, Explain, Gather, KeyspaceRequest, Kill, LibraryRequest, PastRead, PastRequest,
-    RANGE_NEEDS_ORDER, Range, Request, Restore, ScriptCall, ScriptName, ScriptRequest, Transfer,
-    Wait,
+    Bound, CollectRequest, Explain, Gather, KeyspaceRequest, Kill, LibraryRequest, PastRead,
+    PastRequest, RANGE_NEEDS_ORDER, Range, Request, Restore, ScriptCall, ScriptName, ScriptRequest,
+    Transfer, Wait,
 };
 pub use scripted::{
     ScriptedCommand, called_function, called_script, changes_scripts, flushes, is_script,

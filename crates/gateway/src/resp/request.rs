@@ -49,6 +49,13 @@ pub enum Request<'a> {
     Keyspace(KeyspaceRequest<'a>),
     /// Read as of a past time, and reply.
     Past(PastRequest<'a>),
+    /// From now on the connection's reads are of this time, or of the newest values again
+    /// ([`Session::read_at`]); reply OK.
+    ///
+    /// [`Session::read_at`]: super::Session::read_at
+    ReadAt(Option<Moment>),
+    /// Say what holds old versions, or have them collected.
+    Collect(CollectRequest<'a>),
     /// Reply how a key would be looked up.
     Explain(Explain<'a>),
     /// Reply with the routes of the last command that had a lookup.
@@ -243,21 +250,26 @@ pub struct PastRequest<'a> {
     pub read: PastRead<'a>,
 }
 
-/// What AT reads.
+/// What is read as of a past time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PastRead<'a> {
-    /// GET.
-    Get(&'a [u8]),
+    /// What a command would have replied; no LCS.
+    Keys(Read<'a>),
     /// Whether the key had a value, none, or none yet.
     State(&'a [u8]),
-    /// STRLEN.
-    Length(&'a [u8]),
-    /// MGET.
-    GetMany(Vec<&'a [u8]>),
-    /// EXISTS.
-    Exists(Vec<&'a [u8]>),
     /// DBSIZE, KEYS, SCAN or RANGE.
     Keyspace(KeyspaceRequest<'a>),
+}
+
+/// CARILLON GC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectRequest<'a> {
+    /// Of this keyspace alone.
+    pub keyspace: Option<&'a [u8]>,
+    /// Versions go that no read at or above this time sees; all old ones, if there is none.
+    pub at: Option<Moment>,
+    /// Collect nothing: only say what holds old versions.
+    pub why: bool,
 }
 
 /// EXPLAIN ROUTE: how a key would be looked up.

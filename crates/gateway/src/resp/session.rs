@@ -18,6 +18,7 @@
 
 use std::cell::Cell;
 
+use keyspace::Timestamp;
 use overlay::{Kind, LookupChoice};
 use txn::interactive::InteractiveTxn;
 
@@ -82,6 +83,8 @@ pub struct Session {
     /// How old the last one was at most.
     pub(super) age_ms: Cell<u64>,
     pub(super) routes: bool,
+    /// The past time that its reads are of (CLIENT AT).
+    pub(super) reads_at: Option<Timestamp>,
     /// The lookup of its commands (LOOKUP).
     pub(super) way: LookupChoice,
     /// The lookup of its commands unless LOOKUP sets another.
@@ -130,6 +133,7 @@ impl Session {
             stale_ms: 0,
             age_ms: Cell::new(0),
             routes: false,
+            reads_at: None,
             way,
             default_lookup: way,
             shows_routes: false,
@@ -219,6 +223,17 @@ impl Session {
     /// A read's answer was so old at most.
     pub fn note_age(&self, nanos: u64) {
         self.age_ms.set(nanos.div_ceil(1_000_000));
+    }
+
+    /// The past time that its reads are of (CLIENT AT); none: the newest values.
+    #[inline]
+    pub fn reads_at(&self) -> Option<Timestamp> {
+        self.reads_at
+    }
+
+    /// From now on its reads are of this time, for [`Request::ReadAt`].
+    pub fn read_at(&mut self, time: Option<Timestamp>) {
+        self.reads_at = time;
     }
 
     /// Whether it wants redirects to the leaders of keys' shards (CLIENT ROUTE).

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use command::ObservedVersion;
-use keyspace::KeyspaceId;
+use keyspace::{KeyspaceId, Moment};
 
 use super::args::Args;
 use super::error::CommandError;
@@ -59,6 +59,8 @@ pub struct Queue {
     ranges: Vec<(u32, u32)>,
     /// How many arguments there are up to the end of each command.
     ends: Vec<usize>,
+    /// The past time that they read.
+    pub(super) at: Option<Moment>,
     /// A command was refused: EXEC does nothing.
     pub(super) is_broken: bool,
 }
@@ -104,6 +106,11 @@ impl Queue {
         }
         self.push(args);
         Ok(())
+    }
+
+    /// The past time that they read, if they do not read the newest values.
+    pub fn at(&self) -> Option<Moment> {
+        self.at
     }
 
     /// How many there are.

@@ -2,7 +2,7 @@
 
 use command::ObservedVersion;
 use gateway::resp::Session;
-use keyspace::{KeyspaceId, Timestamp};
+use keyspace::{KeyspaceId, Moment, Timestamp};
 
 use crate::context::{send, session};
 
@@ -141,4 +141,102 @@ fn a_queue_is_bounded_by_commands_arguments_and_bytes() {
     );
     assert!(session.watched().is_empty());
     session.watch(KeyspaceId(0), &seen[..69]).unwrap();
+}
+
+#[test]
+fn transaction_that_begins_with_at_reads_that_time_and_writes_nothing() {
+    let mut session = session();
+    let lines = ["MULTI", "AT 1700000000000ms", "GET a", "STATE b", "PING", "KEYS *", "EXEC"];
+    let replies = told(&mut session, &lines);
+    let queued = "+QUEUED";
+    assert_eq!(replies, ["+OK", queued, queued, queued, queued, queued, "Exec"]);
+    let at = Timestamp::from_millis(1_700_000_000_000);
+    assert_eq!(session.queued_at(), Some(Moment::At(at)));
+    assert_eq!(session.take_queue().unwrap().len(), 5);
+    session.end_transaction();
+    assert_eq!(told(&mut session, &["MULTI", "GET a"]), ["+OK", "+QUEUED"]);
+    assert_eq!(session.queued_at(), None, "the next reads the newest values again");
+    let abort = "-EXECABORT Transaction discarded because of previous errors.";
+    for (lines, refusal) in [
+        (["AT 5", "SET a 1"], "-ERR SET cannot run at a past time; nothing was done. This"),
+        (["AT 5", "DEL a"], "-ERR DEL cannot run at a past time"),
+        (["AT 5", "EVAL x 0"], "-ERR EVAL cannot run at a past time"),
+        (["AT 5", "SELECT 1"], "-ERR SELECT cannot run at a past time"),
+        (["GET a", "AT 5"], "-ERR AT must be the first command behind MULTI"),
+        (["PING", "AT 5 GET a"], "-ERR AT with a command is not allowed in transactions"),
+        (["PING", "CLIENT AT 5"], "-ERR CLIENT AT is not allowed in transactions"),
+        (["PING", "CARILLON GC"], "-ERR CARILLON GC is not allowed in transactions"),
+        (["PING", "AT soon"], "-ERR AT must be"),
+        (["AT 5", "STATE"], "-ERR wrong number of arguments for 'state' command"),
+    ] {
+        let mut session = crate::context::session();
+        let replies = told(&mut session, &["MULTI", lines[0], lines[1], "EXEC"]);
+        assert_eq!((&*replies[1], &*replies[3]), (queued, abort), "{lines:?}");
+        assert!(replies[2].starts_with(refusal), "{lines:?}: {}", replies[2]);
+    }
+    let mut session = crate::context::session();
+    let replies = told(&mut session, &["MULTI", "AT soon", "EXEC"]);
+    assert!(replies[1].starts_with("-ERR the time is \"soon\""), "{replies:?}");
+    assert_eq!(replies[2], abort);
+    session.watch(KeyspaceId(0), &[(b"a", ObservedVersion::Absent(Timestamp(5)))]).unwrap();
+    let replies = told(&mut session, &["MULTI", "AT 5"]);
+    assert!(replies[1].starts_with("-ERR keys are watched"), "{replies:?}");
+}
+
+#[test]
+fn connection_that_reads_a_past_time_reads_nothing_else_and_writes_nothing() {
+    let mut session = session();
+    let asked = told(&mut session, &["CLIENT AT 5", "CLIENT AT OFF", "CLIENT AT soon"]);
+    assert_eq!(asked[..2], ["ReadAt(Some(At(0.5)))", "ReadAt(None)"]);
+    assert!(asked[2].starts_with("-ERR the time is"), "{asked:?}");
+    session.read_at(Some(Timestamp(5)));
+    for (line, wanted) in [
+        ("GET a", "Past(PastRequest { moment: At(0.5), read: Keys(Get("),
+        ("TTL a", "Past(PastRequest { moment: At(0.5), read: Keys(Ttl"),
+        ("STATE a", "Past(PastRequest { moment: At(0.5), read: State("),
+        ("DBSIZE", "Past(PastRequest { moment: At(0.5), read: Keyspace(Size)"),
+        ("AT 7 GET a", "Past(PastRequest { moment: At(0.7), read: Keys(Get("),
+        ("SET a 1", "-ERR SET cannot run at a past time"),
+        ("DEL a b", "-ERR DEL cannot run at a past time"),
+        ("EXPIRE a 5", "-ERR EXPIRE cannot run at a past time"),
+        ("FLUSHALL", "-ERR FLUSHALL cannot run at a past time"),
+        ("RANDOMKEY", "-ERR RANDOMKEY cannot run at a past time"),
+        ("OBJECT ENCODING a", "-ERR OBJECT ENCODING cannot run at a past time"),
+        ("WATCH a", "-ERR WATCH cannot run at a past time"),
+        ("BEGIN", "-ERR BEGIN cannot run at a past time"),
+        ("EVAL x 0", "-ERR EVAL cannot run at a past time"),
+        ("GET", "-ERR wrong number of arguments for 'get' command"),
+        ("PING", "+PONG"),
+        ("SELECT 3", "Select("),
+    ] {
+        let reply = told(&mut session, &[line]).pop().unwrap();
+        assert!(reply.starts_with(wanted), "{line}: {reply}");
+    }
+    // A transaction is of its time, too.
+    assert_eq!(told(&mut session, &["MULTI", "GET a", "EXEC"]), ["+OK", "+QUEUED", "Exec"]);
+    assert_eq!(session.queued_at(), Some(Moment::At(Timestamp(5))));
+    assert_eq!(told(&mut session, &["RESET"]), ["Reset"]);
+    assert_eq!(session.reads_at(), None);
+    let refused = told(&mut session, &["STATE a"]).pop().unwrap();
+    assert!(refused.starts_with("-ERR STATE needs a time"), "{refused}");
+}
+
+#[test]
+fn collection_is_asked_for_by_name_and_time() {
+    let mut session = session();
+    for (line, wanted) in [
+        ("CARILLON GC", "Collect(CollectRequest { keyspace: None, at: None, why: false })"),
+        ("CARILLON GC WHY", "Collect(CollectRequest { keyspace: None, at: None, why: true })"),
+        (
+            "carillon gc keyspace a at 5",
+            "Collect(CollectRequest { keyspace: Some([97]), at: Some(At(",
+        ),
+        ("CARILLON GC WHY AT 5", "-ERR syntax error"),
+        ("CARILLON GC KEYSPACE", "-ERR syntax error"),
+        ("CARILLON GC KEYSPACE a KEYSPACE b", "-ERR syntax error"),
+        ("CARILLON GC AT soon", "-ERR the time is"),
+    ] {
+        let reply = told(&mut session, &[line]).pop().unwrap();
+        assert!(reply.starts_with(wanted), "{line}: {reply}");
+    }
 }

@@ -43,6 +43,9 @@ const SUBJECT_LEASE: u8 = 6;
 const ALTERS_DURABILITY: u8 = 1;
 const ALTERS_RETENTION: u8 = 2;
 const ALTERS_REPLICAS: u8 = 4;
+const ALTERS_SKIPS_EQUAL: u8 = 8;
+/// Beside a keyspace's durability: writes of what a key has make no version.
+const SKIPS_EQUAL: u8 = 128;
 
 impl<'a> CatalogueOp<'a> {
     /// Appends its bytes.
@@ -59,13 +62,15 @@ impl<'a> CatalogueOp<'a> {
                 let durability = change.durability.map_or(0, |_| ALTERS_DURABILITY);
                 let retention = change.retention_ms.map_or(0, |_| ALTERS_RETENTION);
                 let replicas = change.replicas.map_or(0, |_| ALTERS_REPLICAS);
-                out.push(durability | retention | replicas);
+                let skips_equal = change.skips_equal.map_or(0, |_| ALTERS_SKIPS_EQUAL);
+                out.push(durability | retention | replicas | skips_equal);
                 out.extend(change.durability.map(durability_byte));
                 change
                     .retention_ms
                     .into_iter()
                     .for_each(|retention_ms| put_varint(retention_ms, out));
                 out.extend(change.replicas);
+                out.extend(change.skips_equal.map(u8::from));
             }
             CatalogueOp::Drop { name } => {
                 out.push(DROP);
@@ -113,7 +118,9 @@ impl<'a> CatalogueOp<'a> {
             ALTER => {
                 let name = read_name(reader)?;
                 let flags = reader.u8()?;
-                if flags & !(ALTERS_DURABILITY | ALTERS_RETENTION | ALTERS_REPLICAS) != 0 {
+                let all =
+                    ALTERS_DURABILITY | ALTERS_RETENTION | ALTERS_REPLICAS | ALTERS_SKIPS_EQUAL;
+                if flags & !all != 0 {
                     return Err(DecodeError::Tag { what: "alteration", found: flags });
                 }
                 let mut change = KeyspaceAlteration::default();
@@ -125,6 +132,13 @@ impl<'a> CatalogueOp<'a> {
                 }
                 if flags & ALTERS_REPLICAS != 0 {
                     change.replicas = Some(reader.u8()?);
+                }
+                if flags & ALTERS_SKIPS_EQUAL != 0 {
+                    change.skips_equal = Some(match reader.u8()? {
+                        0 => false,
+                        1 => true,
+                        found => return Err(DecodeError::Tag { what: "equal writes", found }),
+                    });
                 }
                 Ok(CatalogueOp::Alter { name, change })
             }
@@ -230,9 +244,9 @@ impl Catalogue {
         if version == VERSION {
             catalogue.libraries = Libraries::decode(reader)?;
         }
-        let placements = catalogue.iter().map(|keyspace| keyspace.options.placement);
-        if placements.into_iter().any(|placement| placement.since() > catalogue.cluster_version) {
-            return Err(DecodeError::Field { what: "placement: above the cluster version" });
+        let needed = catalogue.iter().map(|keyspace| keyspace.options.since()).max();
+        if needed > Some(catalogue.cluster_version) {
+            return Err(DecodeError::Field { what: "options: above the cluster version" });
         }
         Ok(catalogue)
     }
@@ -409,7 +423,8 @@ fn put_options(options: &KeyspaceOptions, out: &mut Vec<u8>) {
         Placement::Ordered => 1,
         Placement::LinearHash => 2,
     });
-    out.push(durability_byte(options.durability));
+    let skips_equal = if options.skips_equal { SKIPS_EQUAL } else { 0 };
+    out.push(durability_byte(options.durability) | skips_equal);
     put_varint(options.retention_ms, out);
     out.push(options.replicas);
 }
@@ -421,12 +436,13 @@ fn read_options(reader: &mut Reader<'_>) -> Result<KeyspaceOptions, DecodeError>
         2 => Placement::LinearHash,
         found => return Err(DecodeError::Tag { what: "placement", found }),
     };
-    let durability = read_durability(reader)?;
+    let second = reader.u8()?;
     Ok(KeyspaceOptions {
         placement,
-        durability,
+        durability: durability_of(second & !SKIPS_EQUAL)?,
         retention_ms: reader.varint()?,
         replicas: reader.u8()?,
+        skips_equal: second & SKIPS_EQUAL != 0,
     })
 }
 
@@ -439,7 +455,11 @@ fn durability_byte(durability: Durability) -> u8 {
 }
 
 fn read_durability(reader: &mut Reader<'_>) -> Result<Durability, DecodeError> {
-    match reader.u8()? {
+    durability_of(reader.u8()?)
+}
+
+fn durability_of(byte: u8) -> Result<Durability, DecodeError> {
+    match byte {
         0 => Ok(Durability::Sync),
         1 => Ok(Durability::Interval),
         2 => Ok(Durability::Memory),

@@ -13,6 +13,7 @@ const ORDERED: KeyspaceOptions = KeyspaceOptions {
     durability: Durability::Memory,
     retention_ms: 0,
     replicas: 1,
+    skips_equal: false,
 };
 
 fn encoded(catalogue: &Catalogue) -> Vec<u8> {

@@ -4,7 +4,7 @@
 //! The proposer has checked that all nodes support the next version; that is not known here. Apply
 //! checks that no version is skipped, so that two proposers at the same time raise it once.
 
-use super::{Catalogue, CatalogueError, CatalogueOp};
+use super::{Catalogue, CatalogueError, CatalogueOp, KeyspaceAlteration};
 use crate::cluster_version::{ClusterVersion, Feature};
 
 impl Catalogue {
@@ -32,7 +32,10 @@ impl CatalogueOp<'_> {
     pub fn since(&self) -> ClusterVersion {
         match self {
             CatalogueOp::RaiseVersion { to } => *to,
-            CatalogueOp::Create { options, .. } => options.placement.since(),
+            CatalogueOp::Create { options, .. } => options.since(),
+            CatalogueOp::Alter {
+                change: KeyspaceAlteration { skips_equal: Some(_), .. }, ..
+            } => Feature::SkippedWrites.since(),
             CatalogueOp::LinearHash { .. } => Feature::LinearHash.since(),
             CatalogueOp::Library(_) => Feature::Functions.since(),
             CatalogueOp::Lease(_) => Feature::Snapshots.since(),

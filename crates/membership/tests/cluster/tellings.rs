@@ -20,8 +20,14 @@ fn a_new_address_is_known_to_all_soon_and_load_a_little_later() {
             core.update_facts(now, moved, out).unwrap();
         });
         let took = world.until(10 * SECOND, "moved", |world| has_name(world, 2, "moved"));
-        let load =
-            Load { shards: 7, leaders: 3, data_bytes: 1 << 40, requests: None, is_slow: true };
+        let load = Load {
+            shards: 7,
+            leaders: 3,
+            data_bytes: 1 << 40,
+            requests: None,
+            follower_reads: 0,
+            is_slow: true,
+        };
         world.with(2, |core, now, out| {
             let loaded = Facts { name: "moved".into(), load, ..facts(2) };
             core.update_facts(now, loaded, out).unwrap();

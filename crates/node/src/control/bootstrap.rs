@@ -3,6 +3,7 @@
 
 use keyspace::{Descriptor, ReplicaId, ShardId};
 
+use super::routes::configured;
 use super::{Control, Effect, Executors, FirstMessage, Setup};
 use crate::event::EventKind;
 use crate::executor::Input;
@@ -97,8 +98,8 @@ impl Control {
             self.submit(shard, Input::Create(start));
             // The left half's settings may have changed since it was cut.
             if let Some(route) = self.routes.by_id(keyspace) {
-                let durability = route.keyspace.options.durability;
-                self.submit(shard, Input::Configure { shard, durability });
+                let input = configured(shard, &route.keyspace.options);
+                self.submit(shard, input);
             }
             // Its group may have gone on without it meanwhile.
             self.submit_descriptor(shard);

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use keyspace::{Arc as RingArc, Catalogue, Keyspace, KeyspaceId, NodeId, ShardId, Timestamp};
+use keyspace::{
+    Arc as RingArc, Catalogue, Keyspace, KeyspaceId, KeyspaceOptions, NodeId, ShardId, Timestamp,
+};
 use parking_lot::RwLock;
 
 use super::{Control, Effect, Executors};
@@ -74,19 +76,25 @@ impl Routes {
     }
 }
 
+/// What a shard must know of its keyspace.
+pub(super) fn configured(shard: ShardId, options: &KeyspaceOptions) -> Input {
+    let KeyspaceOptions { durability, skips_equal, .. } = *options;
+    Input::Configure { shard, durability, skips_equal }
+}
+
 impl Control {
     /// Does what a change of the catalogue asks of shards and routes.
     pub(super) fn follow(&mut self, change: Change, executors: &mut dyn Executors) {
         match change {
             Change::Created(keyspace) => self.route(keyspace, executors),
             Change::Altered(keyspace) => {
-                let durability = keyspace.options.durability;
+                let options = keyspace.options;
                 let shards = self.shards_of(&keyspace);
                 if let Some(old) = self.routes.get(&keyspace.name) {
                     self.publish(self.routes.with(old.altered(keyspace)));
                 }
                 for shard in shards {
-                    self.submit(shard, Input::Configure { shard, durability });
+                    self.submit(shard, configured(shard, &options));
                 }
             }
             Change::Dropped(keyspace) => {
@@ -173,6 +181,14 @@ impl Control {
     fn publish(&mut self, routes: Routes) {
         self.routes = Arc::new(routes);
         self.effects.push(Effect::Routes(self.routes.clone()));
+        // Replicas that have begun since must know it, in case they lead one day.
+        let routes = self.routes.clone();
+        for route in routes.iter().filter(|route| route.keyspace.options.skips_equal) {
+            let here = route.shards().iter().filter(|shard| self.views.contains(**shard));
+            for shard in here.copied().collect::<Vec<_>>() {
+                self.submit(shard, configured(shard, &route.keyspace.options));
+            }
+        }
     }
 
     /// The route of a keyspace, as it is known here; replicas that begin here with their shards

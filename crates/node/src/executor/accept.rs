@@ -90,7 +90,9 @@ impl ShardExecutor {
             Input::DescriptorLearned { known } => self.hears_of(&known),
             Input::Drop { shard } => self.drop_shard(shard),
             Input::ClusterVersion { version } => self.allow(version),
-            Input::Configure { shard, durability } => self.configure(shard, durability),
+            Input::Configure { shard, durability, skips_equal } => {
+                self.configure(shard, durability, skips_equal);
+            }
             Input::Written { ticket, lsn } => self.written(ticket, lsn),
             Input::Durable { ticket } => self.durable(ticket),
         }
@@ -209,9 +211,9 @@ impl ShardExecutor {
         }
     }
 
-    fn configure(&mut self, id: ShardId, durability: Durability) {
+    fn configure(&mut self, id: ShardId, durability: Durability, skips_equal: bool) {
         if let Some(shard) = self.shards.get_mut(&id) {
-            shard.configure(durability);
+            shard.configure(durability, skips_equal);
         }
     }
 

@@ -148,12 +148,14 @@ pub enum Input {
         /// The cluster version.
         version: ClusterVersion,
     },
-    /// The shard's keyspace has another durability from now on.
+    /// The shard's keyspace is so from now on.
     Configure {
         /// The shard.
         shard: ShardId,
-        /// From now on.
+        /// When its writes are answered.
         durability: Durability,
+        /// Whether writes of what a key has make no version.
+        skips_equal: bool,
     },
     /// Time passes: shards with several replicas look for their leader. Ticks that were missed are
     /// not made up (SAFETY G5).

@@ -11,7 +11,7 @@ use replication::{Entry, HardState, Work};
 use super::{Append, Asker, InFlight, Queued, Replica};
 use crate::event::EventKind;
 use crate::executor::{Caller, Effects, RoundContext, push, report};
-use crate::replica::entry::{Header, Kind, Spent};
+use crate::replica::entry::{self, Header, Kind, Spent};
 use crate::replica::record;
 use crate::replica::state::{Outcome, ShardState};
 use crate::reshape::reroute::answer_applied;
@@ -71,7 +71,8 @@ impl Replica {
     ) -> u64 {
         let timestamp = self.promise.take(clock, index);
         let term = self.group.term();
-        Header { kind, timestamp, term, count }.fill(bytes);
+        let skips_equal = self.skips_equal && kind.has_commands();
+        Header { kind, skips_equal, timestamp, term, count }.fill(bytes);
         term
     }
 
@@ -98,7 +99,7 @@ impl Replica {
             }
             let prefix = record::entry_prefix(entry.index(), entry.term());
             push(&mut effects.records, self.id, record::ENTRY, &[&prefix, entry.data()]);
-            let kind = entry.data().first().copied();
+            let kind = entry::kind_byte(entry.data());
             // All but commands are fsynced at every durability (SAFETY G9). A safe point does not
             // hold up the commands behind it, though: the system shard's record of it is durable
             // already, so that here it is only followed. An empty entry opens a term.
@@ -255,6 +256,9 @@ impl Replica {
     ) -> Outcome {
         let mut changed = self.observer();
         let mut state = self.state.write();
+        // Who is no member any more has its place until then.
+        let settled =
+            (is_settle(entry) && self.group.is_leader()).then(|| state.descriptor.replicas.clone());
         let outcome = match right {
             None => state.apply_observed(entry, replies, &mut changed),
             Some(right) => {
@@ -266,6 +270,9 @@ impl Replica {
             let leads = self.group.is_leader() && entry.term() == self.group.term();
             let digesting = self.checks.begin(self.replica, leads, &self.state, &mut state);
             effects.digests.extend(digesting);
+        }
+        if let Some(before) = settled {
+            self.report_member_change(&before, &state.descriptor.replicas, effects);
         }
         if let Outcome::Members(step) = &outcome {
             let members = self.group.change(&step.change).clone();
@@ -287,6 +294,9 @@ impl Replica {
             effects.events.push(EventKind::LeaderElected { shard, replica, term });
             self.promise.lead();
             self.serving.raise_floor(clock.now());
+        }
+        if let (Some(log), Some(changed)) = (&mut self.change_log, &changed) {
+            log.note(changed, &state);
         }
         drop(state);
         if let Some(changed) = changed.filter(|changed| !changed.is_empty()) {
@@ -351,7 +361,13 @@ impl Replica {
 
 /// Whether an entry is a step of a change of members, its end among them.
 fn is_of_change(entry: &Entry) -> bool {
-    entry.is_change() || entry.data().first() == Some(&(Kind::Settle as u8))
+    entry.is_change() || is_settle(entry)
+}
+
+/// Whether an entry ends a change of members.
+#[inline]
+fn is_settle(entry: &Entry) -> bool {
+    entry.data().first() == Some(&(Kind::Settle as u8))
 }
 
 /// A follower's clock goes above what it is sent, so that it may lead next (SAFETY G2).

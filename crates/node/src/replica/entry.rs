@@ -10,6 +10,9 @@
 //!
 //! A batch is built with room for the header, so that proposing it copies nothing: the header is
 //! filled in when the entry takes its timestamp. An entry of no bytes opens a leader's term.
+//!
+//! The top bit of the kind says that a write of what its key has makes no version
+//! ([`Header::skips_equal`]).
 
 use keyspace::codec::Reader;
 use keyspace::{CatalogueOp, ClusterVersion, Feature, ShardId, Timestamp};
@@ -80,6 +83,11 @@ impl Kind {
         })
     }
 
+    /// Whether it holds what clients want changed.
+    pub(crate) const fn has_commands(self) -> bool {
+        matches!(self, Kind::Commands | Kind::SessionBatch | Kind::Steps)
+    }
+
     /// The cluster version that a leader needs to propose such an entry: from then on all nodes can
     /// read it ([`keyspace::cluster_version`]).
     pub const fn since(self) -> ClusterVersion {
@@ -108,9 +116,20 @@ pub fn since(data: &[u8]) -> Option<ClusterVersion> {
         Some((Header { kind: Kind::Catalogue, .. }, body)) => {
             CatalogueOp::decode(&mut Reader::new(body)).ok().map(|op| op.since())
         }
+        Some((Header { kind, skips_equal: true, .. }, _)) => {
+            Some(kind.since().max(Feature::SkippedWrites.since()))
+        }
         Some((header, _)) => Some(header.kind.since()),
     }
 }
+
+/// The kind of an entry by its first byte; none of one that opens a term.
+pub fn kind_byte(data: &[u8]) -> Option<u8> {
+    data.first().map(|byte| byte & !SKIPS_EQUAL)
+}
+
+/// Beside the kind: [`Header::skips_equal`].
+const SKIPS_EQUAL: u8 = 0x80;
 
 /// An entry that this program cannot read, though its bytes are as they were written. It must not
 /// be passed over: what comes after it would be applied to another state than elsewhere.
@@ -150,6 +169,9 @@ impl UnknownEntry {
 pub struct Header {
     /// What follows.
     pub kind: Kind,
+    /// Whether a write of the value and expiry that its key has makes no version: its keyspace was
+    /// so when the entry was proposed. Only commands and steps say it.
+    pub skips_equal: bool,
     /// When: above every timestamp before it in this shard's log.
     pub timestamp: Timestamp,
     /// The proposer's term. Apply ignores an entry whose Raft term differs.
@@ -162,16 +184,19 @@ impl Header {
     /// Splits an entry's bytes; `None` if they are no entry of a version we know.
     pub fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, body) = bytes.split_at_checked(HEADER_BYTES)?;
-        let kind = Kind::from_byte(head[0])?;
+        let (kind, skips_equal) = (Kind::from_byte(kind_byte(head)?)?, head[0] & SKIPS_EQUAL != 0);
+        if skips_equal && !kind.has_commands() {
+            return None;
+        }
         let timestamp = Timestamp(u64::from_le_bytes(head[1..9].try_into().ok()?));
         let term = u64::from_le_bytes(head[9..17].try_into().ok()?);
         let count = u32::from_le_bytes(head[17..21].try_into().ok()?);
-        Some((Self { kind, timestamp, term, count }, body))
+        Some((Self { kind, skips_equal, timestamp, term, count }, body))
     }
 
     /// Writes the header over the first bytes of an entry.
     pub fn fill(self, entry: &mut [u8]) {
-        entry[0] = self.kind as u8;
+        entry[0] = self.kind as u8 | if self.skips_equal { SKIPS_EQUAL } else { 0 };
         entry[1..9].copy_from_slice(&self.timestamp.0.to_le_bytes());
         entry[9..17].copy_from_slice(&self.term.to_le_bytes());
         entry[17..21].copy_from_slice(&self.count.to_le_bytes());
@@ -289,9 +314,23 @@ mod tests {
 
     fn entry(kind: u8, body: &[u8]) -> Vec<u8> {
         let mut bytes = operation(body);
-        Header { kind: Kind::Check, timestamp: Timestamp(1), term: 1, count: 0 }.fill(&mut bytes);
+        let (kind_of, timestamp, skips_equal) = (Kind::Check, Timestamp(1), false);
+        Header { kind: kind_of, skips_equal, timestamp, term: 1, count: 0 }.fill(&mut bytes);
         bytes[0] = kind;
         bytes
+    }
+
+    #[test]
+    fn only_commands_may_skip_equal_writes() {
+        let (kind, timestamp) = (Kind::Steps, Timestamp(7));
+        let header = Header { kind, skips_equal: true, timestamp, term: 1, count: 3 };
+        let mut bytes = operation(b"");
+        header.fill(&mut bytes);
+        assert_eq!(Header::decode(&bytes), Some((header, &b""[..])));
+        assert_eq!(kind_byte(&bytes), Some(Kind::Steps as u8));
+        assert_eq!(since(&bytes), Some(Feature::SkippedWrites.since()));
+        bytes[0] = Kind::Horizon as u8 | SKIPS_EQUAL;
+        assert_eq!(Header::decode(&bytes), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | fetches in flight to one shard, and as many of retries | [`SENT_MAX`] | wait here |
+//! | fetches in flight to one shard, as many of retries, and as many of feeds | [`SENT_MAX`] | wait here |
 //! | bytes of fetches held for one shard | [`HELD_BYTES_MAX`] | refused: busy |
 //! | bytes found for one fetch | the asker's | refused: too long; scans and ranges end there |
 //! | time without an answer | the request timeout | refused: no leader is known |
@@ -130,12 +130,16 @@ impl Fetches {
         }
         let Some(leader) = leader else { return };
         // The oldest first: they hold the places.
-        let mut places = [SENT_MAX; 2];
+        let mut places = [SENT_MAX; 3];
         for fetch in &mut self.all {
-            // Contenders may wait there for long, and take nobody else's place.
-            let left = &mut places[usize::from(fetch.want.is_reserving())];
+            // Contenders and feeds may wait there for long, and take nobody else's place.
+            let class = match &fetch.want {
+                FetchRequest::Changes(_) => 2,
+                want => usize::from(want.is_reserving()),
+            };
+            let left = &mut places[class];
             if *left == 0 {
-                if places == [0; 2] {
+                if places == [0; 3] {
                     break;
                 }
                 continue;

@@ -14,6 +14,7 @@
 //! | `forward` | requests for a leader on another node |
 //! | `fetches` | fetches for readers, from that leader |
 //! | `lagging` | a replica that is far behind: its readers ask the leader |
+//! | `feeds` | questions of change feeds |
 //! | `rpc_handler` | requests of other nodes, and the replies |
 //! | `splits` | a split of the shard |
 //! | `steps` | steps of transactions over several shards, and requests that wait for locks |
@@ -41,6 +42,7 @@ use replication::{BootNanos, Entry, Group, HardState, Message, StartContext, Sta
 use storage::log::Lsn;
 
 use crate::executor::{Answer, Caller, Effects, Origin, RoundContext};
+use crate::feed::log::ChangeLog;
 use crate::replica::entry::{Batch, Kind, Waiter};
 use crate::replica::serving::Serving;
 use crate::replica::state::{BEFORE_FIRST_ENTRY, ShardState};
@@ -52,6 +54,7 @@ mod consistency_check;
 pub mod digest;
 mod entries;
 pub mod entry;
+mod feeds;
 pub(crate) mod fetches;
 pub(crate) mod forward;
 pub(crate) mod forwarded_steps;
@@ -158,6 +161,8 @@ pub struct Replica {
     id: ShardId,
     replica: ReplicaId,
     durability: Durability,
+    /// Whether what it proposes skips writes of what a key has.
+    skips_equal: bool,
     group: Group,
     serving: Arc<Serving>,
     state: Arc<RwLock<ShardState>>,
@@ -190,6 +195,8 @@ pub struct Replica {
     merges: Merges,
     /// Which nodes hear what changes, while it leads.
     tracked: LeaderTable,
+    /// The newest changes, while a feed asks for them here.
+    change_log: Option<Box<ChangeLog>>,
     /// Whether the executor has this shard on its list of those with something to do.
     pub(crate) active: bool,
     /// Whether it is to have the executor's next turn, if it is on that list.
@@ -234,6 +241,7 @@ impl Replica {
             id,
             replica,
             durability,
+            skips_equal: false,
             group,
             serving,
             state: view,
@@ -256,6 +264,7 @@ impl Replica {
             half,
             merges,
             tracked: LeaderTable::default(),
+            change_log: None,
             active: false,
             is_due: true,
         }
@@ -328,8 +337,9 @@ impl Replica {
         !self.group.is_leader() || !self.is_sole()
     }
 
-    pub(crate) fn configure(&mut self, durability: Durability) {
-        self.durability = durability;
+    /// Its keyspace is so from now on.
+    pub(crate) fn configure(&mut self, durability: Durability, skips_equal: bool) {
+        (self.durability, self.skips_equal) = (durability, skips_equal);
     }
 
     pub(crate) fn propose(&mut self, origin: Origin, batch: Batch) {
@@ -398,7 +408,7 @@ impl Replica {
     #[inline]
     pub(crate) fn only_waits(&self) -> bool {
         self.queue.is_empty()
-            && self.readers.is_empty()
+            && self.readers.iter().all(Reader::awaits_changes)
             && self.outgoing.forward.is_idle()
             && self.outgoing.fetches.all_are_sent()
             && (!self.steps.needs_round() || self.steps_only_wait())
@@ -443,6 +453,9 @@ impl Replica {
             self.merge(turn, effects);
             let Some(work) = self.group.ready() else { break };
             self.hand_out(work, clock, effects);
+        }
+        if self.change_log.is_some() {
+            self.drop_unasked_log(turn.now);
         }
         if !self.leads() {
             self.follow(turn, effects);

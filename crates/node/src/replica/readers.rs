@@ -22,6 +22,7 @@ use replication::BootNanos;
 
 use super::Replica;
 use crate::executor::{Answer, Caller, Effects, Origin, RoundContext};
+use crate::feed::changes::ChangesWanted;
 use crate::replica::entry::{Kind, Waiter, operation};
 use crate::routing::fetch::{self, FetchRequest, FetchResult};
 use crate::rpc::message::{RpcMessage, RpcRequestId};
@@ -35,6 +36,15 @@ pub(super) struct Reader {
     after: u64,
     /// What is promised to it: its time, or less if the disk is full.
     settled: Timestamp,
+    /// A feed's, and there is nothing to tell it yet.
+    awaits_changes: bool,
+}
+
+impl Reader {
+    /// Whether it only waits for something to happen.
+    pub(super) fn awaits_changes(&self) -> bool {
+        self.awaits_changes
+    }
 }
 
 /// What readers that are looked at together go by, and what is wanted for them.
@@ -88,6 +98,15 @@ impl Asker {
             | Asker::Find { want: FetchRequest::Keys { reserving, .. }, .. } => {
                 Some((*reserving)?.name)
             }
+            _ => None,
+        }
+    }
+
+    /// The question of a feed, if it is one.
+    fn changes_wanted(&self) -> Option<&ChangesWanted> {
+        match self {
+            Asker::Fetch { want: FetchRequest::Changes(want), .. }
+            | Asker::Find { want: FetchRequest::Changes(want), .. } => Some(want),
             _ => None,
         }
     }
@@ -162,7 +181,8 @@ impl Replica {
             let is_younger = |other: Timestamp| other > since;
             self.readers.iter().position(|r| r.asker.contends_since().is_some_and(is_younger))
         });
-        let reader = Reader { at, asker, since, after: 0, settled: at };
+        let awaits_changes = asker.changes_wanted().is_some();
+        let reader = Reader { at, asker, since, after: 0, settled: at, awaits_changes };
         self.readers.insert(place.unwrap_or(self.readers.len()), reader);
     }
 
@@ -229,6 +249,13 @@ impl Replica {
         turn: &RoundContext<'_>,
         effects: &mut Effects,
     ) -> bool {
+        if reader.awaits_changes
+            && let Some(want) = reader.asker.changes_wanted()
+        {
+            let at = self.time_of_changes(want, reader.since, turn.now, turn.clock);
+            let Some(at) = at else { return false };
+            (reader.at, reader.settled, reader.awaits_changes) = (at, at, false);
+        }
         if reader.after == 0 && !self.settle_reader(reader, round, turn) {
             reader.asker.refuse_for_room(self.id, effects);
             return true;
@@ -236,6 +263,10 @@ impl Replica {
         let known = reader.since <= round.confirmed;
         round.unconfirmed |= !known;
         let may_go = reader.after != 0 && reader.after <= round.applied && known;
+        if may_go {
+            // Promised, and all up to there is applied: who comes later need not ask for it.
+            self.serving.close(reader.settled);
+        }
         may_go && self.release_reader(reader, round, turn, effects)
     }
 
@@ -302,6 +333,11 @@ impl Replica {
                 let is_owned = fetch::is_owned(&self.state.read(), want);
                 let now_ms = turn.clock.now().millis();
                 let found = is_owned.then(|| self.register(node, want, turn.now, now_ms, effects));
+                self.tell(reader, found, round, effects);
+            }
+            Asker::Fetch { want: want @ FetchRequest::Changes(_), .. }
+            | Asker::Find { want: want @ FetchRequest::Changes(_), .. } => {
+                let found = self.find_changes(want, reader.settled.min(reader.at));
                 self.tell(reader, found, round, effects);
             }
             Asker::Fetch { want, .. } | Asker::Find { want, .. } => {

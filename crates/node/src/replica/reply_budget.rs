@@ -72,7 +72,8 @@ mod tests {
         let (mut bytes, waiters) = batch.into_parts();
         let timestamp = Timestamp(state.last.0 + 1000);
         let count = waiters.len() as u32;
-        Header { kind: Kind::Commands, timestamp, term: 2, count }.fill(&mut bytes);
+        let (kind, skips_equal) = (Kind::Commands, false);
+        Header { kind, skips_equal, timestamp, term: 2, count }.fill(&mut bytes);
         let index = state.applied_index + 1;
         let mut replies = Vec::new();
         state.apply(&replication::Entry::new(index, 2, bytes.into(), false), &mut replies);

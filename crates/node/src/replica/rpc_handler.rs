@@ -424,8 +424,8 @@ pub(crate) fn counted(number: u64, origin: u32, count: Count) -> Answer {
 
 /// Whether a time that another node names may be promised to it: no clock is drawn further ahead by
 /// that than clocks may differ (SAFETY G12).
-fn is_near(at: Timestamp, clock: &Clock) -> bool {
-    at.millis() <= clock.now().millis().saturating_add(AHEAD_MS_MAX)
+pub(super) fn is_near(at: Timestamp, clock: &Clock) -> bool {
+    clock.may_reach(at, AHEAD_MS_MAX)
 }
 
 fn is_operation(bytes: &[u8]) -> bool {

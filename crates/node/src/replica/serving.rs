@@ -125,6 +125,17 @@ impl Serving {
         (fresh_at > 0).then(|| (now.saturating_sub(fresh_at), closed))
     }
 
+    /// As [`Self::fresh`], of the past alone.
+    pub(crate) fn close(&self, closed: Timestamp) {
+        self.closed.fetch_max(closed.0, Ordering::Relaxed);
+    }
+
+    /// The time up to which the state here has all that there will ever be, but for what locks
+    /// hide.
+    pub fn closed(&self) -> Timestamp {
+        Timestamp(self.closed.load(Ordering::Relaxed))
+    }
+
     /// The node that leads, if it is known. It may have changed meanwhile.
     pub fn leader(&self) -> Option<NodeId> {
         let is_led = self.led.load(Ordering::Relaxed) == IS;

@@ -246,6 +246,9 @@ impl ShardState {
         if self.merging.is_frozen() && !matches!(header.kind, Kind::Merge | Kind::Members) {
             return self.apply_frozen(header, body, replies);
         }
+        if let Content::Keys(engine) = &mut self.content {
+            engine.skip_equal_writes(header.skips_equal);
+        }
         match (header.kind, &mut self.content) {
             (Kind::Commands, Content::Keys(engine)) => {
                 let shard = (&self.descriptor.arc, &self.locks);

@@ -77,10 +77,14 @@ impl Replica {
         self.send_tracking(out, effects);
     }
 
-    /// An observer of what an entry changes, if any node is interested.
+    /// An observer of what an entry changes, if any node is interested, or a feed.
     #[inline]
     pub(super) fn observer(&self) -> Option<ChangedKeys> {
-        (!self.tracked.is_empty()).then(ChangedKeys::default)
+        match (self.tracked.is_empty(), self.change_log.is_some()) {
+            (true, false) => None,
+            (false, false) => Some(ChangedKeys::default()),
+            (is_untracked, true) => Some(ChangedKeys::for_feeds(!is_untracked)),
+        }
     }
 
     /// An entry has changed these.

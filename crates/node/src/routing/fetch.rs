@@ -31,6 +31,7 @@ use keyspace::{Cut, KeyspaceId, Lease, NodeId, ShardId, Slot, Timestamp, slot_of
 use replication::BootNanos;
 use storage::engine::{MemoryEngine, Range, ReadResult, ScanCursor, Version};
 
+use crate::feed::changes::{ChangesWanted, FoundChanges};
 use crate::replica::read::UnknownValue;
 use crate::replica::scan::{PIECE_KEYS, cursor_of, place_of_cursor};
 use crate::replica::state::{Content, ShardState};
@@ -39,13 +40,13 @@ use crate::tracking::interests::Registration;
 use txn::locks::{Intent, Lock, TxnId};
 use txn::wait_queue::{KeysRead, ReserveFrom, ReservingRead};
 
-mod codec;
+pub(crate) mod codec;
 mod fetched;
 mod find;
 
 pub use fetched::FetchedData;
-pub use find::history;
 pub(crate) use find::{find, is_owned};
+pub use find::{history, past_here};
 
 /// Bytes of keys and values beyond which an answer is cut; one value may be larger.
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -87,7 +88,7 @@ pub enum FetchRequest {
         changes_max: u64,
     },
     /// What a question has for an answer at a past time, in one piece: `Keys`, `Scan`, `Numbers` or
-    /// `Range`.
+    /// `Range`. Or `Newest`: that time, when nothing is written at or below it any more.
     Past {
         /// The time.
         at: Timestamp,
@@ -100,6 +101,8 @@ pub enum FetchRequest {
         /// Where that begins and ends.
         ends: Ends,
     },
+    /// What has changed, for a feed.
+    Changes(Box<ChangesWanted>),
     /// What holds safe points, of the system shard.
     SafePoints,
     /// The catalogue, of the system shard, if it is not as of this index.
@@ -242,6 +245,8 @@ pub enum FetchResult {
     BelowSafePoint(Timestamp),
     /// All that was acknowledged is at or below this time.
     Newest(Timestamp),
+    /// What has changed.
+    Changes(FoundChanges),
     /// What holds safe points.
     SafePoints(HeldSafePoints),
     /// The catalogue as of an index, encoded; `None`: it is known already.
@@ -343,6 +348,7 @@ impl FetchRequest {
             }
             FetchRequest::At { key, .. } | FetchRequest::History { key, .. } => key.len(),
             FetchRequest::Past { want, .. } => want.bytes_about(),
+            FetchRequest::Changes(want) => want.keys.bytes(),
             FetchRequest::Catalogue { .. }
             | FetchRequest::SafePoints
             | FetchRequest::Newest { .. }
@@ -364,7 +370,9 @@ impl FetchRequest {
                 matches!(&**want, FetchRequest::Keys { keys, .. }
                     if values.len() <= keys.len() && (!values.is_empty() || keys.is_empty()))
             }
-            (FetchRequest::Past { .. }, FetchResult::BelowSafePoint(_)) => true,
+            (FetchRequest::Past { .. }, FetchResult::BelowSafePoint(_))
+            | (FetchRequest::Changes(_), FetchResult::BelowSafePoint(_)) => true,
+            (FetchRequest::Changes(want), FetchResult::Changes(found)) => want.fits(found),
             (FetchRequest::Past { want, .. }, found) => {
                 !matches!(**want, FetchRequest::Keys { .. }) && want.fits(found)
             }
@@ -405,6 +413,7 @@ impl FetchRequest {
             }
             FetchRequest::At { key, .. } | FetchRequest::History { key, .. } => has(key),
             FetchRequest::Past { want, .. } => want.is_of(arc),
+            FetchRequest::Changes(want) => want.ends == arc.ends(),
             FetchRequest::Size { ends }
             | FetchRequest::Newest { ends }
             | FetchRequest::Random { ends, .. } => *ends == arc.ends(),
@@ -510,7 +519,8 @@ impl FetchResult {
 }
 
 impl HeldVersion {
-    fn of(version: &Version<'_>) -> Self {
+    /// A copy of a version.
+    pub fn of(version: &Version<'_>) -> Self {
         let Version { value, expiry_ms, timestamp } = *version;
         Self { value: value.into(), expiry_ms, timestamp }
     }

@@ -15,10 +15,22 @@ pub struct ChangedKeys {
     pub keys: BTreeSet<Box<[u8]>>,
     /// Whether it may be any key: a flush, or too many to name.
     pub is_any: bool,
+    /// Every change with its time, if a feed wants them.
+    pub versions: Option<Vec<(Timestamp, Box<[u8]>)>>,
+    /// Whether keys were flushed, which `versions` does not name.
+    pub is_flushed: bool,
+    /// Whether `keys` are wanted by nobody.
+    names_no_keys: bool,
 }
 
 impl ChangedKeys {
-    /// Whether nothing has changed.
+    /// With the times of changes; and with `keys`, if those are wanted, too.
+    pub fn for_feeds(with_keys: bool) -> Self {
+        let (versions, names_no_keys) = (Some(Vec::new()), !with_keys);
+        Self { versions, names_no_keys, ..Self::default() }
+    }
+
+    /// Whether no key is named.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && !self.is_any
     }
@@ -26,7 +38,10 @@ impl ChangedKeys {
 
 impl Changes for ChangedKeys {
     fn changed(&mut self, key: &[u8], at: Timestamp) {
-        if self.is_any {
+        if let Some(versions) = &mut self.versions {
+            versions.push((at, key.into()));
+        }
+        if self.is_any || self.names_no_keys {
             return;
         }
         self.keys.changed(key, at);
@@ -37,7 +52,8 @@ impl Changes for ChangedKeys {
     }
 
     fn flushed(&mut self, _: Option<&Cut>, _: &Cut, _: Timestamp) {
-        self.is_any = true;
+        self.is_flushed = true;
+        self.is_any = !self.names_no_keys;
         self.keys.clear();
     }
 }

@@ -101,7 +101,10 @@ fn told(input: &executor::Input) -> String {
         }
         executor::Input::Absorbed { left, .. } => format!("absorbed by shard {left}"),
         executor::Input::Drop { .. } => "drop".into(),
-        executor::Input::Configure { durability, .. } => format!("configure {durability:?}"),
+        executor::Input::Configure { durability, skips_equal, .. } => {
+            let skips_equal = if *skips_equal { ", skips equal writes" } else { "" };
+            format!("configure {durability:?}{skips_equal}")
+        }
         executor::Input::Catalogue { .. } => "ask the catalogue".into(),
         executor::Input::Fetch { .. } => "fetch the catalogue".into(),
         executor::Input::CatalogueCached { index } => format!("the cache is as of entry {index}"),

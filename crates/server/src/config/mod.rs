@@ -345,6 +345,11 @@ impl Config {
         }
     }
 
+    /// `snapshot_bytes_max` in bytes, here and now.
+    pub fn snapshot_bytes_max(&self) -> u64 {
+        self.snapshot_bytes_max.bytes(memory::total_bytes())
+    }
+
     /// `memory_max` in bytes, here and now.
     pub fn memory_bytes_max(&self) -> u64 {
         self.memory_max.bytes(memory::total_bytes())

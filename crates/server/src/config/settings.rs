@@ -156,6 +156,9 @@ settings! {
     /// Memory that data may take. A share is of the machine's memory, or of the cgroup's limit if
     /// that is lower. Beyond it writes fail with OOM; reads and deletes go on.
     memory_max: MemoryMax = "60%", Memory, Memory;
+    /// Memory that old versions may take here because snapshots hold them. A share is counted as
+    /// that of memory_max. Beyond it the oldest snapshot ends, and its reads fail.
+    snapshot_bytes_max: MemoryMax = "15%", Memory, Memory;
     /// Longest key: less than 1 MiB.
     key_bytes_max: u64 = "64KiB", Size(1..=command::limits::KEY_BYTES_MAX), Size;
     /// Longest value, and what commands may make of one (APPEND, SETRANGE). The same on all nodes.

@@ -115,6 +115,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         | "script_memory_bytes"
         | "script_cache_bytes"
         | "record_bytes_max"
+        | "snapshot_bytes_max"
         | "pubsub_output_bytes_max" => "128 MiB",
         "script_instructions" | "tracking_keys_max" => "123456",
         "script_threads" => "3",

@@ -307,6 +307,7 @@ impl Context for CommandContext<'_> {
             LiveSetting::SlowMicros => self.clients.statistics.slow_micros(),
             LiveSetting::SlowCommandsMax => self.clients.statistics.slow_commands_max() as i64,
             LiveSetting::TrackedKeysMax => self.runtime.tracking.keys_max() as i64,
+            LiveSetting::KeyEvents => self.runtime.pubsub.key_events(),
         }
     }
 
@@ -317,6 +318,7 @@ impl Context for CommandContext<'_> {
                 self.clients.statistics.set_slow_commands_max(value as usize);
             }
             LiveSetting::TrackedKeysMax => self.runtime.tracking.set_keys_max(value as usize),
+            LiveSetting::KeyEvents => self.runtime.pubsub.set_key_events(value),
         }
     }
 }

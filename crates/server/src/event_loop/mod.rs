@@ -48,6 +48,7 @@ mod multi_shard_reads;
 mod native;
 mod parked_reads;
 mod past;
+mod past_keyspace;
 mod pending_reply;
 mod plain;
 mod polling;

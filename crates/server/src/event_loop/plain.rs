@@ -31,6 +31,7 @@ impl EventLoop {
             && !session.has_transaction()
             && !session.is_confined()
             && !session.names_lookup()
+            && session.reads_at().is_none()
             && connection.next.refused.is_none()
             && connection.next.muted.is_none()
             && connection.next.scripts.is_none()

@@ -65,6 +65,7 @@ impl RemoteScan {
                 | FetchResult::BelowSafePoint(_)
                 | FetchResult::Newest(_)
                 | FetchResult::SafePoints(_)
+                | FetchResult::Changes(_)
                 | FetchResult::Tracked(_)
                 | FetchResult::Catalogue { .. } => {}
             }

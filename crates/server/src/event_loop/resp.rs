@@ -340,6 +340,11 @@ impl EventLoop {
             Request::Past(asked) if !session.has_transaction() => {
                 self.read_past(at, connection, session, &asked, muted)
             }
+            Request::Exec if let Some(moment) = session.queued_at() => {
+                self.exec_past(at, connection, session, moment, muted)
+            }
+            Request::ReadAt(moment) => self.read_at(connection, session, moment, muted),
+            Request::Collect(asked) => self.collect(at, connection, session, &asked, muted),
             Request::Explain(explain) => self.explain(at, connection, session, &explain, muted),
             Request::LastRoutes => self.last_routes(connection, session, muted),
             request
@@ -471,6 +476,8 @@ impl EventLoop {
             | Request::Scripts(_)
             | Request::Libraries(_)
             | Request::Past(_)
+            | Request::ReadAt(_)
+            | Request::Collect(_)
             | Request::Explain(_)
             | Request::LastRoutes
             | Request::Kill(_)

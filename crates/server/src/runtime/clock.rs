@@ -125,6 +125,12 @@ impl NodeClock {
         self.hybrid.now()
     }
 
+    /// Whether a client may raise it to `at`: see [`Clock::may_reach`].
+    pub fn may_reach(&self, at: Timestamp, ahead_ms: u64) -> bool {
+        self.observe();
+        self.hybrid.may_reach(at, ahead_ms)
+    }
+
     /// A timestamp that nothing else has.
     pub fn tick(&self) -> Timestamp {
         self.hybrid.tick()

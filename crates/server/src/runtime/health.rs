@@ -3,8 +3,8 @@
 //! It covers shards of which this node has a replica: of others it knows nothing for sure.
 //!
 //! - A shard is **failing** when no leader is known, or when this node is elected and cannot lead.
-//! - It is **degraded** when it has fewer live voters than its keyspace asks for, or when a local
-//!   leader has a lagging voter ([`lagging_replicas`]).
+//! - It is **degraded** when it has fewer live voters than its keyspace asks for, as a voter here
+//!   sees it, or when a local leader has a lagging voter ([`lagging_replicas`]).
 //!
 //! So an operator who is about to stop a node asks all other nodes: each answers for the shards
 //! that it leads.
@@ -140,7 +140,7 @@ fn judge_shards(
             let is_stalled = seen.report.as_ref().is_some_and(ShardReport::is_stalled);
             unled.entry((keyspace, is_stalled)).or_default().push(seen);
         }
-        if seen.live < seen.replicas_wanted {
+        if seen.is_under_replicated() {
             weak.entry((keyspace, seen.live)).or_default().push(seen);
         }
     }

@@ -186,3 +186,23 @@ fn too_long_message_is_a_health_reason_for_a_minute() {
     assert!(health.reasons[0].contains("too long for 0000000000000007"), "{:?}", health.reasons);
     assert_eq!(health_at(1_060_000).verdict, Verdict::Ok);
 }
+
+/// While a node drains, others get new replicas of its shards.
+#[test]
+fn replica_that_waits_for_its_snapshot_raises_no_alarm() {
+    let up = BTreeSet::from([1, 2, 3].map(NodeId));
+    let blank = ShardView { live: 0, members: Members::default(), ..seen(1, Some(2), &up) };
+    let learns = {
+        let members =
+            Members { learners: vec![ReplicaId(1)], ..Members::of_voters(&[2, 3].map(ReplicaId)) };
+        ShardView { live: 2, members, ..seen(2, Some(2), &up) }
+    };
+    let shards = [blank, learns];
+    assert_eq!(health(&shards, &up), Health::default());
+    assert!(shards.iter().all(|shard| shard.verdict() == Verdict::Ok));
+    assert_eq!(count(&shards, &[]).shards_under_replicated, 0);
+    // One that is to go still votes.
+    let members = Members { outgoing: vec![ReplicaId(1)], ..Members::of_voters(&[ReplicaId(2)]) };
+    let leaving = ShardView { live: 1, members, ..seen(3, Some(2), &up) };
+    assert!(leaving.is_under_replicated());
+}

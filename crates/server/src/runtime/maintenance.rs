@@ -16,6 +16,7 @@ use storage::Error;
 use storage::engine::{MemoryEngine, Usage};
 
 use super::checkpoints::Checkpoints;
+use super::lease_budget::{self, Held, HeldVersions};
 use super::memory::sum_bytes;
 use super::{
     ControlInput, NodeRuntime, View, boot_nanos, cluster_version, log_retention, request_rates,
@@ -32,6 +33,8 @@ const GOSSIP_PERIODS: u32 = 10;
 /// Every so many periods it looks at the shards, while they rest and half of `memory_max` is free:
 /// with a thousand of them, a look each period is what they cost most.
 const REST_PERIODS: u32 = 5;
+/// How often safe points are asked for that this node has no reason to raise.
+const SAFE_POINTS_ASK: Duration = Duration::from_secs(2);
 /// They do not rest if the log has grown by more than this.
 const REST_BYTES: u64 = 64 << 10;
 /// Versions collected under one hold of a shard's write guard.
@@ -77,6 +80,8 @@ pub struct Maintenance {
     is_short_of_memory: bool,
     /// Periods until the next look at the shards …
     look_in: u32,
+    /// When the system shard was last asked for safe points that others may have raised.
+    safe_points_asked: Instant,
     /// … and how long the log was at the last.
     looked_at: u64,
     /// Periods until the next look around.
@@ -108,6 +113,7 @@ impl Maintenance {
             usage,
             is_short_of_memory,
             look_in,
+            safe_points_asked: Instant::now(),
             looked_at,
             gossip_in,
             retry_in,
@@ -140,12 +146,20 @@ impl Maintenance {
         if self.look_in == 0 || is_awake {
             self.looked_at = written;
             let mut is_busy = false;
+            let mut held = Held::new();
             self.usage = Usage::default();
+            let asks = self.safe_points_asked.elapsed() >= SAFE_POINTS_ASK;
+            if asks {
+                self.safe_points_asked = Instant::now();
+            }
             for route in runtime.routing.routes().iter() {
                 let (looks, usage) = (&mut self.looks, &mut self.usage);
-                is_busy |=
-                    limit_old_versions(runtime, route, self.is_short_of_memory, looks, usage);
+                let reason = LookReason { is_short_of_memory: self.is_short_of_memory, asks };
+                let look = limit_old_versions(runtime, route, reason, looks, usage);
+                is_busy |= look.is_busy;
+                held.insert(route.keyspace.id, look.held);
             }
+            lease_budget::enforce(&self.runtime, held);
             growth.measured(grown);
             self.is_short_of_memory = runtime.memory.measured(&self.usage);
             let used = sum_bytes(&self.usage);
@@ -211,21 +225,33 @@ fn checkpoint(runtime: &NodeRuntime, checkpoints: &Mutex<Checkpoints>) -> Result
     made
 }
 
+/// Why safe points are looked at.
+#[derive(Clone, Copy)]
+struct LookReason {
+    /// Old versions may go within the retention.
+    is_short_of_memory: bool,
+    /// Somebody else may have raised them (`carillon gc`), which nodes without a replica of the
+    /// system shard do not hear of by themselves.
+    asks: bool,
+}
+
 /// Raises the keyspace's safe point when that would free memory here, and collects.
 ///
 /// A shard with writes collects by itself as it applies, on the thread that reuses the memory;
-/// `looks` shows which shards have none. Adds the memory of its shards to `sum`. Whether any shard
-/// had writes since the last look, or has more to collect.
+/// `looks` shows which shards have none. Adds the memory of its shards to `sum`.
 fn limit_old_versions(
     runtime: &NodeRuntime,
     route: &Route,
-    pressed: bool,
+    reason: LookReason,
     looks: &mut BTreeMap<ShardId, ShardLook>,
     sum: &mut Usage,
-) -> bool {
+) -> KeyspaceLook {
     let mut is_busy = false;
     let (mut current, mut wanted) = (Timestamp::MAX, None);
     let mut has_old = false;
+    let (now, retention) = (runtime.clock.last(), route.keyspace.options.retention_ms);
+    let aged = safe_point::target(Timestamp::ZERO, now, retention, None);
+    let mut held = HeldVersions { aged, bytes: 0 };
     for (place, (view, shard)) in route.views.iter().zip(route.shards()).enumerate() {
         let index = view.read().applied_index;
         // There is nothing to collect, and no safe point to follow: it would seem to lag for ever.
@@ -248,27 +274,36 @@ fn limit_old_versions(
         sum.live_bytes += usage.live_bytes;
         sum.old_bytes += usage.old_bytes;
         sum.index_bytes += usage.index_bytes;
+        held.bytes += engine.bytes_freed_at(aged);
         current = current.min(engine.safe_point());
         has_old |= usage.old_bytes > 0
             || engine.next_expiry_millis().is_some_and(|e| e <= runtime.clock.millis());
-        if pressed && !more {
+        if reason.is_short_of_memory && !more {
             wanted = wanted.max(engine.point_to_free(usage.old_bytes / 2));
         }
     }
-    let now = runtime.clock.last();
-    let retention = route.keyspace.options.retention_ms;
     let target = safe_point::target(current, now, retention, wanted);
     let is_short_of_memory = wanted.is_some() && target > current;
     let due = target.millis() >= current.millis() + safe_point::step_millis(retention);
-    if has_old && (due || is_short_of_memory) && !runtime.log.facts().full {
+    let rises = due || is_short_of_memory;
+    if has_old && (rises || reason.asks) && !runtime.log.facts().full {
         let raise = SafePointRequest {
             keyspace: route.keyspace.id,
-            to: target,
+            // What is not to rise is asked for.
+            to: if rises { target } else { current },
             is_pressed: is_short_of_memory,
         };
         runtime.submit(ShardId(0), Input::RaiseKeyspace(raise));
     }
-    is_busy
+    KeyspaceLook { is_busy, held }
+}
+
+/// What a look at the shards of a keyspace has shown.
+struct KeyspaceLook {
+    /// Whether any had writes since the last look, or has more to collect.
+    is_busy: bool,
+    /// What a safe point would free that rises as the retention lets it.
+    held: HeldVersions,
 }
 
 /// Adds a shard's expired keys that left its index to the node's.

@@ -24,6 +24,7 @@
 //! | [`control_plane`], [`requests`] | which thread steps control, and what operators ask of it |
 //! | [`routing`], [`admin_states`], [`cluster_version`] | what control decided, for readers |
 //! | [`memory`] (`growth`, [`log_retention`]) | how much memory data takes, and its limit |
+//! | [`lease_budget`] | how much of it snapshots may hold |
 //! | [`tracking`] | which clients must hear that a key has changed |
 //! | [`request_rates`], [`disk_pace`] | how often shards are asked, and whether the disk is slow |
 //! | [`drains`] | how fast draining nodes become empty |
@@ -59,6 +60,7 @@ pub mod health;
 pub mod identity;
 pub mod inquiries;
 pub mod lagging_replicas;
+pub mod lease_budget;
 pub mod lifecycle;
 pub mod log;
 pub mod log_retention;
@@ -108,6 +110,7 @@ use events::Events;
 use executors::Executors;
 use identity::NodeIdentity;
 use inquiries::Inquiries;
+use lease_budget::LeaseBudget;
 use lifecycle::Lifecycle;
 use log::NodeLog;
 use memory::Memory;
@@ -149,6 +152,8 @@ pub struct NodeRuntime {
     pub version: ClusterVersionState,
     /// What data takes.
     pub memory: Memory,
+    /// What snapshots may hold of it.
+    pub lease_budget: LeaseBudget,
     /// How often shards are asked.
     pub request_rates: RequestRates,
     /// Whether the disk is slow.

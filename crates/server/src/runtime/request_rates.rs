@@ -6,9 +6,10 @@
 //!   each second: a rate; above split_rate, where a split divides it ──► control
 //! ```
 //!
-//! A shard's leader does nearly all of its work, so only requests to local leaders count. (Follower
-//! reads ask the leader for one index, for many reads at once.) The node gossips its sum
-//! ([`super::survey::publish`]), so that the balancer can spread leaders.
+//! A shard's leader does nearly all of its work, so only requests to local leaders make a shard
+//! hot. (Follower reads ask the leader for one index, for many reads at once.) The node gossips
+//! their sum ([`super::survey::publish`]), so that the balancer can spread leaders; and beside it
+//! the reads that its other replicas serve, for people.
 //!
 //! A loop only counts down to the next request that it samples; for a sample it takes a lock that
 //! all loops share.
@@ -31,8 +32,9 @@ use parking_lot::Mutex;
 use super::NodeRuntime;
 use super::routing::Routing;
 
-/// Below this rate, over all shards that it leads, a node gossips 0.
-const REPORTED_RATE_MIN: u32 = 500;
+/// A rate that a node gossips stays while it has changed by less than this, or by less than an
+/// eighth; what is below half of it is gossiped as 0.
+const REPORTED_STEP: u32 = 32;
 
 /// Why a shard is not split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +61,22 @@ impl NoSplitReason {
     }
 }
 
+/// Requests a second that a node serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServedRates {
+    /// Of shards that it leads.
+    pub led: u32,
+    /// Reads from its other replicas.
+    pub follower_reads: u32,
+}
+
+impl ServedRates {
+    /// All of them.
+    pub fn sum(self) -> u64 {
+        u64::from(self.led) + u64::from(self.follower_reads)
+    }
+}
+
 /// What the node remembers about it.
 pub struct RequestRates {
     /// Above this request rate a shard is hot, and is split.
@@ -67,6 +85,8 @@ pub struct RequestRates {
     /// The sampler of requests that do not come from an event loop.
     sampler: Mutex<Sampler>,
     records: Mutex<Records>,
+    /// As they were gossiped last.
+    reported: Mutex<ServedRates>,
 }
 
 struct Records {
@@ -96,6 +116,7 @@ impl RequestRates {
             seed,
             sampler: Mutex::new(Sampler::new(seed)),
             records: Mutex::new(Records { shards, random, looked_at, whole }),
+            reported: Mutex::default(),
         }
     }
 
@@ -166,12 +187,20 @@ impl RequestRates {
         }
     }
 
-    /// How often a shard with a local leader is asked, as estimated.
-    pub fn of_shard(&self, shard: ShardId) -> api::ShardLoad {
+    /// How often a shard with a local replica is asked here, as estimated: all that its leader
+    /// serves, or what another replica does, which is reads.
+    pub fn of_shard(&self, shard: ShardId, leads: bool) -> api::ShardLoad {
         let records = self.records.lock();
         let Some(load) = records.shards.get(&shard) else { return api::ShardLoad::default() };
+        let reads_per_second = reads(load).round() as u64;
+        if !leads {
+            let follower_reads_per_second = reads_per_second;
+            let none = api::ShardLoad::default();
+            return api::ShardLoad { reads_per_second, follower_reads_per_second, ..none };
+        }
         api::ShardLoad {
-            reads_per_second: (load.rate() - load.writes()).round() as u64,
+            reads_per_second,
+            follower_reads_per_second: 0,
             writes_per_second: load.writes().round() as u64,
             written_bytes_per_second: load.written_bytes().round() as u64,
         }
@@ -230,6 +259,10 @@ impl RequestRates {
         let slot = |slot: Slot| slot.to_be_bytes();
         match want {
             FetchRequest::At { key, .. } => self.note_keys(route, [&**key]),
+            FetchRequest::Past { want, .. } => match &**want {
+                FetchRequest::Keys { keys, .. } => self.note_keys(route, keys.iter().map(|k| &**k)),
+                want => self.note_want(routing, shard, want),
+            },
             FetchRequest::Scan { cursor, end, .. } => {
                 let from = node::replica::scan::place_of_cursor(*cursor).slot;
                 let last = end.saturating_sub(1);
@@ -245,23 +278,53 @@ impl RequestRates {
     }
 }
 
-/// A rate, rounded down by at most one sixteenth; 0 if it is too low to be gossiped.
-fn roughly(rate: u32) -> u32 {
-    let kept = u32::MAX << (rate.max(1).ilog2().saturating_sub(4));
-    if rate < REPORTED_RATE_MIN { 0 } else { rate & kept }
+/// Reads a second. What goes on elsewhere is a write.
+fn reads(load: &ShardLoad) -> f64 {
+    (load.rate() - load.writes()).max(0.0)
 }
 
-/// Requests a second for all shards with a local leader, as they are gossiped: rounded, so that
-/// small changes cause no gossip.
-pub fn requests_led(runtime: &NodeRuntime) -> u32 {
-    let asked: Vec<(ShardId, u32)> = {
+/// Requests a second that this node serves, as estimated.
+pub fn served(runtime: &NodeRuntime) -> ServedRates {
+    let asked: Vec<(ShardId, u32, u32)> = {
         let records = runtime.request_rates.records.lock();
-        let rate = |(shard, record): (&ShardId, &ShardLoad)| (*shard, record.rate() as u32);
-        records.shards.iter().map(rate).collect()
+        let rates = |(shard, load): (&ShardId, &ShardLoad)| {
+            (*shard, load.rate() as u32, reads(load) as u32)
+        };
+        records.shards.iter().map(rates).collect()
     };
-    let led = asked.into_iter().filter(|(shard, _)| leads(runtime, *shard));
-    roughly(led.map(|(_, rate)| rate).sum())
+    let mut served = ServedRates::default();
+    for (shard, all, reads) in asked {
+        match role(runtime, shard) {
+            Some(true) => served.led = served.led.saturating_add(all),
+            Some(false) => served.follower_reads = served.follower_reads.saturating_add(reads),
+            // Another node serves what clients of this one ask of it.
+            None => {}
+        }
+    }
+    served
 }
+
+/// The same as it is gossiped: small changes cause no gossip.
+pub fn reported(runtime: &NodeRuntime) -> ServedRates {
+    let now = served(runtime);
+    let mut reported = runtime.request_rates.reported.lock();
+    *reported = ServedRates {
+        led: settled(reported.led, now.led),
+        follower_reads: settled(reported.follower_reads, now.follower_reads),
+    };
+    *reported
+}
+
+/// The rate to gossip, where another one was gossiped before.
+fn settled(before: u32, now: u32) -> u32 {
+    match now {
+        0..REPORTED_HALF => 0,
+        _ if now.abs_diff(before) < REPORTED_STEP.max(before / 8) && before > 0 => before,
+        _ => now,
+    }
+}
+
+const REPORTED_HALF: u32 = REPORTED_STEP / 2;
 
 /// Measures request rates of shards, and finds places where hot shards can be split.
 pub(super) fn loads(runtime: &NodeRuntime) -> Loads {
@@ -294,19 +357,24 @@ pub(super) fn loads(runtime: &NodeRuntime) -> Loads {
     Loads { rates, hot }
 }
 
-/// Whether the replica here leads its shard.
+/// Whether the replica here leads its shard; `None`: there is none.
+fn role(runtime: &NodeRuntime, shard: ShardId) -> Option<bool> {
+    runtime.with_executor(shard, |executor| Some(executor.shard(shard)?.is_leader()))
+}
+
+/// Whether there is a replica here that leads its shard.
 fn leads(runtime: &NodeRuntime, shard: ShardId) -> bool {
-    runtime.with_executor(shard, |executor| {
-        executor.shard(shard).is_some_and(|shard| shard.is_leader())
-    })
+    role(runtime, shard) == Some(true)
 }
 
 #[cfg(test)]
 #[test]
 fn gossiped_rate_is_close_and_changes_seldom() {
-    assert_eq!([0, 499, 500, 510, 1_000].map(roughly), [0, 0, 496, 496, 992]);
-    for rate in (500..u32::MAX).step_by(99_991) {
-        let told = roughly(rate);
-        assert!(told <= rate && rate - told <= rate / 16, "{rate}: {told}");
+    assert_eq!([0, 5, 15, 16, 300].map(|now| settled(0, now)), [0, 0, 0, 16, 300]);
+    assert_eq!([0, 20, 90, 131, 132].map(|now| settled(100, now)), [0, 20, 100, 100, 132]);
+    assert_eq!([7_001, 8_999, 9_000].map(|now| settled(8_000, now)), [8_000, 8_000, 9_000]);
+    for now in (16..u32::MAX / 2).step_by(99_991) {
+        let told = settled(now - now / 9, now);
+        assert!(told.abs_diff(now) <= REPORTED_STEP.max(now / 8), "{now}: {told}");
     }
 }

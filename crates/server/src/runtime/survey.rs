@@ -46,7 +46,7 @@ pub struct ShardView {
     pub replicas_wanted: usize,
     /// Of its voters, those on nodes that are up.
     pub live: usize,
-    /// What the lookup knows of it, if it is not here.
+    /// What the lookup knows of it, if it is not here, or waits here for a snapshot.
     pub known: Option<Arc<KnownShard>>,
     /// The report of the local replica, if there is one.
     pub report: Option<ShardReport>,
@@ -83,12 +83,26 @@ impl ShardView {
         !self.is_settled || self.members.is_joint() || !self.members.learners.is_empty()
     }
 
+    /// Whether the replica here votes, so that it can judge its shard. One that is new waits for a
+    /// snapshot; until then its leader, which adds it, judges the shard.
+    fn votes_here(&self) -> bool {
+        let replica = self.report.as_ref().map(|report| report.replica);
+        replica.is_some_and(|replica| {
+            self.members.voters.contains(&replica) || self.members.outgoing.contains(&replica)
+        })
+    }
+
+    /// Whether it has fewer live replicas than its keyspace asks for, as a replica here sees it.
+    pub fn is_under_replicated(&self) -> bool {
+        self.votes_here() && self.live < self.replicas_wanted
+    }
+
     /// Whether it is well.
     pub fn verdict(&self) -> Verdict {
         match &self.report {
             None => Verdict::Ok,
             Some(report) if report.leaderless_for_nanos() > 0 => Verdict::Failing,
-            Some(_) if self.live < self.replicas_wanted || self.disagrees() => Verdict::Degraded,
+            Some(_) if self.is_under_replicated() || self.disagrees() => Verdict::Degraded,
             Some(_) if !self.quarantined.is_empty() => Verdict::Degraded,
             Some(_) if !self.behind.is_empty() => Verdict::Degraded,
             Some(_) => Verdict::Ok,
@@ -181,14 +195,13 @@ pub fn publish(runtime: &NodeRuntime) {
     let Survey { overview, .. } = survey;
     runtime.overview.store(Arc::new(overview));
     let Some(peers) = &runtime.peers else { return };
+    let served = runtime.version.allows(Feature::Rates).then(|| request_rates::reported(runtime));
     let load = Load {
         shards: overview.shards as u32,
         leaders: overview.shards_led as u32,
         data_bytes: overview.data_bytes,
-        requests: runtime
-            .version
-            .allows(Feature::Rates)
-            .then(|| request_rates::requests_led(runtime)),
+        requests: served.map(|served| served.led),
+        follower_reads: served.map_or(0, |served| served.follower_reads),
         is_slow: runtime.disk_pace.is_slow(),
     };
     let own = peers.cluster.members();
@@ -282,9 +295,11 @@ impl<'a> SurveyContext<'a> {
     fn see(&mut self, keyspace: Option<&str>, view: &View, replicas_wanted: u8) -> ShardView {
         let state: &ShardState = &view.read();
         let report = self.reports.remove(&state.descriptor.shard);
+        // A new replica knows nothing of its shard before it has its snapshot.
+        let is_blank = state.members.voters.is_empty();
         let known = match report {
-            None => self.known(state.descriptor.shard),
-            Some(_) => None,
+            Some(_) if !is_blank => None,
+            _ => self.known(state.descriptor.shard),
         };
         let (descriptor, members) = match &known {
             Some(known) => as_known(known),
@@ -374,7 +389,7 @@ pub(super) fn count(shards: &[ShardView], members: &[MemberInfo]) -> Overview {
         shards: with(|_, _| true),
         shards_led: with(|_, report| report.leads),
         shards_without_leader: with(|_, report| report.leaderless_for_nanos() > 0),
-        shards_under_replicated: with(|seen, _| seen.live < seen.replicas_wanted),
+        shards_under_replicated: with(|seen, _| seen.is_under_replicated()),
         companions: 0,
         data_bytes: here().map(|(seen, _)| seen.bytes).sum(),
         verdict: Verdict::Ok,

@@ -1,7 +1,10 @@
-//! Metrics of the stream of events.
+//! Metrics of the stream of events, and of change feeds.
+
+use std::sync::atomic::Ordering;
 
 use api::{Kind, Metrics};
 
+use super::feed::FeedCounts;
 use crate::runtime::events::Events;
 
 /// Viewers, and what they got or missed.
@@ -26,4 +29,16 @@ pub(super) fn events(out: &mut Metrics, events: &Events) {
     out.counter("carillon_events_unrecorded_total", help, events.unrecorded());
     let help = "Viewers of events refused because there were too many.";
     out.counter("carillon_event_viewers_refused_total", help, counts.viewers_refused);
+}
+
+/// Change feeds, and what they told.
+pub(super) fn feeds(out: &mut Metrics, counts: &FeedCounts) {
+    let open = counts.open.load(Ordering::Relaxed) as f64;
+    out.gauge("carillon_feeds", "Change feeds that this node serves now.", open);
+    let help = "Commits that change feeds of this node have told.";
+    out.counter("carillon_feed_commits_total", help, counts.commits.load(Ordering::Relaxed));
+    let help = "Changes of keys in these commits.";
+    out.counter("carillon_feed_changes_total", help, counts.changes.load(Ordering::Relaxed));
+    let help = "Change feeds that have ended because what they had to tell was collected.";
+    out.counter("carillon_feeds_too_late_total", help, counts.too_late.load(Ordering::Relaxed));
 }

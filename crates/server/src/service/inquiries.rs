@@ -3,14 +3,16 @@
 //!
 //! A node that does not answer in time is named as silent; what the others know is answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use api::inquiry::{Answer, Question, Refusal};
-use api::{ApiError, Decisions, Done, NodeMetrics, ShardStatus, Shards, ShardsQuery, SilentNode};
+use api::{
+    ApiError, Decisions, Done, NodeMetrics, ShardLoad, ShardStatus, Shards, ShardsQuery, SilentNode,
+};
 use keyspace::{NodeId, ShardId};
 use parking_lot::Mutex;
 
@@ -141,40 +143,56 @@ impl NodeApi {
             Ok(page) => page,
             Err(error) => return done(Err(error)),
         };
-        let own = &page.node;
-        let mut by_leader: BTreeMap<NodeId, Vec<u64>> = BTreeMap::new();
-        for shard in page.shards.iter().filter(|shard| shard.leader.as_ref() != Some(own)) {
-            let leader = shard.leader.as_ref().and_then(|id| u64::from_str_radix(id, 16).ok());
-            if let Some(leader) = leader {
-                by_leader.entry(NodeId(leader)).or_default().push(shard.id);
-            }
-        }
-        let questions = by_leader.into_iter();
-        let questions = questions.map(|(node, shards)| (node, Question::Shards { shards }));
-        let questions = questions.collect();
+        let asked_of = asked_of(&page, &self.runtime.members());
+        let leaders: BTreeSet<NodeId> =
+            asked_of.iter().filter(|(_, of)| !of.led.is_empty()).map(|(node, _)| *node).collect();
+        let question = |of: OfShards| Question::Shards { shards: of.led, followed: of.followed };
+        let questions = asked_of.into_iter().map(|(node, of)| (node, question(of))).collect();
         let runtime = self.runtime.clone();
         ask_all(&self.runtime, questions, ANSWER_TIMEOUT, move |answers| {
             let members = runtime.members();
             let mut page = page;
+            let mut follower_reads = own_follower_reads(&page);
             for (node, answer) in answers {
                 match answer {
-                    Ok(Answer::Shards(told)) => take_told(&mut page.shards, told),
-                    other => page.silent.push(silent(node, useless(&other), &members)),
+                    Ok(Answer::Shards(told)) => {
+                        let leads =
+                            |shard: &ShardStatus| shard.leader.as_ref() == Some(&shown_id(node));
+                        let (led, followed): (Vec<_>, Vec<_>) = told.into_iter().partition(leads);
+                        take_told(&mut page.shards, led);
+                        add_follower_reads(&mut follower_reads, &followed);
+                    }
+                    // How often others than the leader are asked is little to miss.
+                    other if leaders.contains(&node) => {
+                        page.silent.push(silent(node, useless(&other), &members));
+                    }
+                    _ => {}
                 }
+            }
+            for shard in &mut page.shards {
+                let reads = follower_reads.get(&shard.id).copied().unwrap_or(0);
+                shard.load = with_follower_reads(shard.load, reads);
             }
             done(Ok(page));
         });
     }
 
-    /// What this node knows of shards that it leads.
-    fn led_shards(&self, ids: &[u64]) -> Vec<ShardStatus> {
+    /// What this node knows of shards that it leads, of the first list; and of those that it
+    /// follows and serves reads of, of the second.
+    fn told_shards(&self, led: &[u64], followed: &[u64]) -> Vec<ShardStatus> {
         let survey = survey::survey(&self.runtime);
-        let leads = |seen: &&survey::ShardView| {
-            seen.report.as_ref().is_some_and(|report| report.leads)
-                && ids.binary_search(&seen.id().0).is_ok()
-        };
         let now = crate::runtime::boot_nanos();
-        survey.shards.iter().filter(leads).map(|seen| self.shard(seen, &survey, now)).collect()
+        let mut told = Vec::new();
+        for seen in &survey.shards {
+            let Some(report) = &seen.report else { continue };
+            let asked = if report.leads { led } else { followed };
+            if asked.binary_search(&seen.id().0).is_ok() {
+                let shard = self.shard(seen, &survey, now);
+                let serves = shard.load.is_some_and(|load| load.reads_per_second > 0);
+                told.extend((report.leads || serves).then_some(shard));
+            }
+        }
+        told
     }
 
     /// Answers another node's question; `reply` sends the answer.
@@ -185,8 +203,8 @@ impl NodeApi {
             Question::Decisions { dry } => {
                 reply(&this.runtime, &Answer::Decisions(this.show_decisions(*dry)));
             }
-            Question::Shards { shards } => {
-                reply(&this.runtime, &Answer::Shards(this.led_shards(shards)));
+            Question::Shards { shards, followed } => {
+                reply(&this.runtime, &Answer::Shards(this.told_shards(shards, followed)));
             }
             Question::Metrics => {
                 let summary = api::NodeService::metrics_summary(&*this);
@@ -221,6 +239,66 @@ impl NodeApi {
     }
 }
 
+/// The shards that a node is asked about.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct OfShards {
+    /// Those that it seems to lead.
+    led: Vec<u64>,
+    /// Of these it has another replica.
+    followed: Vec<u64>,
+}
+
+/// What other nodes are asked, for a page of shards.
+fn asked_of(page: &Shards, members: &[MemberInfo]) -> BTreeMap<NodeId, OfShards> {
+    let is_up = |node: NodeId| members.iter().any(|member| member.node == node && member.is_up());
+    let id_of = |text: &str| u64::from_str_radix(text, 16).ok().map(NodeId);
+    let mut asked_of: BTreeMap<NodeId, OfShards> = BTreeMap::new();
+    for shard in &page.shards {
+        let leader = shard.leader.as_ref().filter(|leader| **leader != page.node);
+        if let Some(leader) = leader.and_then(|leader| id_of(leader)) {
+            asked_of.entry(leader).or_default().led.push(shard.id);
+        }
+        for replica in shard.replicas.iter().filter(|replica| replica.node != page.node) {
+            let node =
+                id_of(&replica.node).filter(|_| Some(&replica.node) != shard.leader.as_ref());
+            if let Some(node) = node.filter(|node| is_up(*node)) {
+                asked_of.entry(node).or_default().followed.push(shard.id);
+            }
+        }
+    }
+    asked_of
+}
+
+/// Reads a second that replicas serve which do not lead, by shard.
+type FollowerReads = BTreeMap<u64, u64>;
+
+/// Those that this node serves.
+fn own_follower_reads(page: &Shards) -> FollowerReads {
+    let mut reads = FollowerReads::new();
+    add_follower_reads(&mut reads, &page.shards);
+    reads
+}
+
+fn add_follower_reads(reads: &mut FollowerReads, shards: &[ShardStatus]) {
+    for shard in shards {
+        let load = shard.load.unwrap_or_default();
+        if load.follower_reads_per_second > 0 {
+            *reads.entry(shard.id).or_default() += load.follower_reads_per_second;
+        }
+    }
+}
+
+/// A load with the reads of all replicas that do not lead: of the leader or, if that did not
+/// answer, of this node.
+fn with_follower_reads(load: Option<ShardLoad>, follower_reads: u64) -> Option<ShardLoad> {
+    let load = load.or((follower_reads > 0).then(ShardLoad::default))?;
+    Some(ShardLoad {
+        reads_per_second: load.reads_per_second - load.follower_reads_per_second + follower_reads,
+        follower_reads_per_second: follower_reads,
+        ..load
+    })
+}
+
 /// Puts what leaders have told in place of what is known here.
 fn take_told(shards: &mut [ShardStatus], told: Vec<ShardStatus>) {
     for told in told {
@@ -252,5 +330,28 @@ impl InquiryThread {
     pub fn stop(self, runtime: &NodeRuntime) {
         runtime.inquiries.stop();
         self.0.join().expect("a thread that panics has ended the process");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_of_followers_are_added_once() {
+        let leader = ShardLoad { reads_per_second: 50, writes_per_second: 7, ..Default::default() };
+        let all = with_follower_reads(Some(leader), 300).expect("there is a load");
+        let shown = (all.reads_per_second, all.follower_reads_per_second, all.writes_per_second);
+        assert_eq!(shown, (350, 300, 7));
+        // This node follows, its leader did not answer, and another follower serves 200.
+        let own = ShardLoad {
+            reads_per_second: 100,
+            follower_reads_per_second: 100,
+            ..Default::default()
+        };
+        let all = with_follower_reads(Some(own), 300).expect("there is a load");
+        assert_eq!((all.reads_per_second, all.follower_reads_per_second), (300, 300));
+        assert_eq!(with_follower_reads(None, 0), None);
+        assert_eq!(with_follower_reads(None, 5).map(|load| load.reads_per_second), Some(5));
     }
 }

@@ -17,7 +17,7 @@ use node::routing::fetch::{FetchRequest, FetchResult};
 use node::routing::route::Route;
 
 use super::past;
-use super::reads::{fetch, renewed, wait};
+use super::reads::{fetch, fetch_past, renewed, wait};
 use crate::runtime::NodeRuntime;
 
 /// A page ends when its keys have about so many bytes.
@@ -150,7 +150,6 @@ impl PageRequest {
         let Some(place) = place_of(&self.route, &self.begin) else {
             return (self.done)(Ok(KeysPage::default()));
         };
-        // At a past time its leader answers, wherever it is.
         if self.at.is_some() || self.runtime.routing.must_fetch(&self.route, place) {
             return self.fetch(place);
         }
@@ -252,11 +251,8 @@ impl PageRequest {
 
     /// Fetches a page of a shard elsewhere.
     fn fetch(self, place: usize) {
-        let want = match self.at {
-            Some(at) => FetchRequest::Past { at, want: Box::new(self.want(place)) },
-            None => self.want(place),
-        };
-        let (runtime, shard) = (self.runtime.clone(), self.route.shard(place));
+        let (want, at) = (self.want(place), self.at);
+        let (runtime, route) = (self.runtime.clone(), self.route.clone());
         let then = move |result| match result {
             Ok(Some(FetchResult::Keys { keys, next })) => {
                 let page = self.fetched(place, keys, next.map(Begin::Cursor));
@@ -279,7 +275,10 @@ impl PageRequest {
             Ok(_) => self.run(),
             Err(error) => (self.done)(Err(error)),
         };
-        fetch(&runtime, shard, want, Box::new(then));
+        match at {
+            Some(at) => fetch_past(&runtime, &route, place, (at, want), Box::new(then)),
+            None => fetch(&runtime, route.shard(place), want, Box::new(then)),
+        }
     }
 
     fn want(&self, place: usize) -> FetchRequest {

@@ -78,6 +78,7 @@ impl NodeApi {
         let help = "Lookup messages from other nodes that this node dropped: its queue was full.";
         out.counter("carillon_lookups_dropped_total", help, self.runtime.control.lookups_dropped());
         super::event_metrics::events(&mut out, &self.runtime.events);
+        super::event_metrics::feeds(&mut out, &self.feeds);
         messages(&mut out, self.runtime.pubsub.counters());
         scripts(&mut out, &self.runtime.scripts);
         memory(&mut out, &self.runtime.memory);
@@ -230,7 +231,8 @@ fn log(out: &mut Metrics, counters: &Counters, log: &NodeLog) {
 fn memory(out: &mut Metrics, memory: &Memory) {
     let retained = "In addition: raft log entries retained for lagging replicas; at most about \
                     an eighth of memory_max.";
-    let resident = crate::process::usage().rss_bytes;
+    let usage = crate::process::usage();
+    let resident = usage.rss_bytes;
     for (name, help, bytes) in [
         ("carillon_memory_used_bytes", "Memory that data takes.", memory.used_bytes()),
         ("carillon_memory_old_versions_bytes", "Of these, old versions.", memory.old_bytes()),
@@ -240,6 +242,9 @@ fn memory(out: &mut Metrics, memory: &Memory) {
     ] {
         out.gauge(name, help, bytes as f64);
     }
+    let cpu_seconds = (usage.cpu_user_micros + usage.cpu_system_micros) as f64 / 1e6;
+    let (name, help) = ("carillon_process_cpu_seconds_total", "Processor time of the process.");
+    out.numbers(name, help, Kind::Counter, [(Vec::new(), cpu_seconds)]);
 }
 
 /// Local leaders' shards that are too large, or hot, and cannot be split.

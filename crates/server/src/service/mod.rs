@@ -11,6 +11,8 @@
 //! | `history` | the changes of a key |
 //! | `past` | several keys as of one past time |
 //! | `snapshots` | snapshots, and what holds safe points |
+//! | `feed` | change feeds |
+//! | `notifications` | Redis's keyspace notifications, from change feeds |
 //! | `errors` | errors for what was not done |
 //! | `conditional` | writes that are done if the key's version is as required |
 //! | `status`, `shards` | the state of the node, its cluster and its shards |
@@ -29,10 +31,12 @@ mod conditional;
 mod decisions;
 mod errors;
 mod event_metrics;
+mod feed;
 mod history;
 mod inquiries;
 mod keys;
 mod metrics;
+mod notifications;
 pub(crate) mod past;
 mod reads;
 mod routes;
@@ -60,6 +64,7 @@ use crate::logging::Banner;
 use crate::runtime::{API, NodeRuntime};
 use crate::runtime::{events, readiness, requests, survey};
 use api::events::{Wake, WatchRequest, Watching};
+use api::feeds::{FeedRequest, Feeding};
 use api::{
     AdminState, Answer, ApiError, ClusterVersionStatus, Command, Condition, CutAt, Decisions, Done,
     History, HistoryQuery, KeysPage, KeysQuery, KeyspaceChange, KeyspaceInfo, KeyspaceSpec,
@@ -69,7 +74,9 @@ use api::{
 };
 use conditional::Conditional;
 use errors::{no_catalogue, not_done, refused};
+use feed::FeedCounts;
 pub use inquiries::InquiryThread;
+pub use notifications::NotificationThread;
 use overlay::LookupChoice;
 use reads::{get, get_at, get_stale};
 
@@ -103,12 +110,13 @@ pub struct NodeApi {
     runtime: Arc<NodeRuntime>,
     config: Arc<Config>,
     facts: NodeFacts,
+    feeds: Arc<FeedCounts>,
 }
 
 impl NodeApi {
     /// Over a runtime.
     pub fn new(runtime: Arc<NodeRuntime>, config: Arc<Config>, facts: NodeFacts) -> Self {
-        Self { runtime, config, facts }
+        Self { runtime, config, facts, feeds: Arc::default() }
     }
 
     fn info(&self, keyspace: &Keyspace) -> KeyspaceInfo {
@@ -126,9 +134,11 @@ impl NodeApi {
             durability: keyspace.options.durability.into(),
             retention_ms: keyspace.options.retention_ms,
             replicas: keyspace.options.replicas,
+            skip_equal_writes: keyspace.options.skips_equal,
             shards: route.map_or(keyspace.shards.len(), |route| route.shards().len()) as u64,
             keys: route
                 .map_or(0, |route| scan::size(route, &scan::ScanScope::unchecked(route, now))),
+            warnings: Vec::new(),
         }
     }
 
@@ -146,6 +156,7 @@ impl NodeApi {
             runtime: self.runtime.clone(),
             config: self.config.clone(),
             facts: self.facts.clone(),
+            feeds: self.feeds.clone(),
         }
     }
 
@@ -291,6 +302,7 @@ impl NodeService for NodeApi {
             durability: durability.into(),
             retention_ms: spec.retention_ms.unwrap_or(self.config.retention_ms),
             replicas: spec.replicas.unwrap_or(self.config.replicas_at(durability)),
+            skips_equal: spec.skip_equal_writes.unwrap_or(false),
         };
         let name = spec.name;
         let op = CatalogueOp::Create { name: &name, options };
@@ -302,6 +314,7 @@ impl NodeService for NodeApi {
             durability: change.durability.map(Into::into),
             retention_ms: change.retention_ms,
             replicas: change.replicas,
+            skips_equal: change.skip_equal_writes,
         };
         self.change(&CatalogueOp::Alter { name, change }, done);
     }
@@ -407,6 +420,10 @@ impl NodeService for NodeApi {
             }
             None => done(Err(self.no_keyspace(keyspace))),
         }
+    }
+
+    fn feed(&self, asked: FeedRequest, wake: Wake, done: Done<Feeding>) {
+        feed::begin(self, asked, wake, done);
     }
 
     fn cluster_id(&self) -> Option<u64> {

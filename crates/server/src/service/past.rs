@@ -2,8 +2,10 @@
 //!
 //! Each shard's leader is asked for its keys ([`FetchRequest::Past`]). It promises that nothing is
 //! written there at or below that time any more, and waits for transactions that may be (SAFETY G2,
-//! G8). So the answers of all shards belong to one cut, however late each of them comes.
+//! G8). So the answers of all shards belong to one cut, however late each of them comes. A replica
+//! here that has all up to that time answers in the leader's place.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -12,11 +14,11 @@ use bytes::Bytes;
 use command::Pair;
 use keyspace::{Feature, Timestamp};
 use node::replica::scan;
-use node::routing::fetch::{FetchRequest, FetchResult, PastValue};
+use node::routing::fetch::{FetchRequest, FetchResult, KEYS_MAX, PastValue};
 use node::routing::route::Route;
 
 use super::keys;
-use super::reads::{fetch, renewed, value};
+use super::reads::{fetch_past, renewed, value};
 use crate::runtime::NodeRuntime;
 
 /// Bytes of values beyond which a request for several keys is refused.
@@ -27,8 +29,9 @@ struct PastKeys {
     runtime: Arc<NodeRuntime>,
     route: Arc<Route>,
     at: Timestamp,
-    keys: Vec<Bytes>,
-    found: Vec<Option<Answer>>,
+    /// Keys that are not found yet, with their places in `found`.
+    missing: BTreeMap<Bytes, Vec<usize>>,
+    found: Vec<Answer>,
     bytes: usize,
     done: Done<Vec<Answer>>,
 }
@@ -44,17 +47,20 @@ pub(crate) fn get_many(
     if let Err(error) = check(runtime, at) {
         return done(Err(error));
     }
-    let found = keys.iter().map(|_| None).collect();
+    let (found, mut missing) = (vec![Answer::Nil; keys.len()], BTreeMap::<_, Vec<usize>>::new());
+    for (place, key) in keys.into_iter().enumerate() {
+        missing.entry(key).or_default().push(place);
+    }
     let (runtime, route) = (runtime.clone(), route.clone());
-    PastKeys { runtime, route, at, keys, found, bytes: 0, done }.run();
+    PastKeys { runtime, route, at, missing, found, bytes: 0, done }.run();
 }
 
 /// Whether leaders can be asked about a time.
-pub(super) fn check(runtime: &NodeRuntime, at: Timestamp) -> Result<(), ApiError> {
+pub(crate) fn check(runtime: &NodeRuntime, at: Timestamp) -> Result<(), ApiError> {
     runtime.clock.observe();
     let now = runtime.clock.now();
     // A little ahead, leaders' clocks are raised: what they promise then holds as well.
-    if at.millis() > now.millis().saturating_add(AHEAD_MS_MAX) {
+    if !runtime.clock.may_reach(at, AHEAD_MS_MAX) {
         return Err(ApiError::InFuture { at, now });
     }
     if !runtime.version.allows(Feature::Snapshots) {
@@ -74,35 +80,29 @@ pub(super) fn needs_version() -> ApiError {
 impl PastKeys {
     fn run(mut self) {
         self.route = renewed(&self.runtime, self.route);
-        let Some(first) = self.found.iter().position(Option::is_none) else {
-            let found = self.found.into_iter().flatten().collect();
-            return (self.done)(Ok(found));
+        let Some((first, _)) = self.missing.first_key_value() else {
+            return (self.done)(Ok(self.found));
         };
-        let place = self.route.place_of_key(&self.keys[first]);
-        let missing = self.keys.iter().zip(&self.found).filter(|(_, found)| found.is_none());
-        let of_shard = missing.map(|(key, _)| &**key);
-        let of_shard = of_shard.filter(|key| self.route.place_of_key(key) == place);
-        let want = Box::new(FetchRequest::keys(of_shard));
-        let FetchRequest::Keys { keys: asked, .. } = &*want else {
-            unreachable!("it asks for keys");
-        };
-        let asked = asked.clone();
-        let (runtime, shard) = (self.runtime.clone(), self.route.shard(place));
-        let want = FetchRequest::Past { at: self.at, want };
+        let place = self.route.place_of_key(first);
+        let is_of_shard = |key: &&Bytes| self.route.place_of_key(key) == place;
+        let of_shard = self.missing.keys().filter(is_of_shard).take(KEYS_MAX);
+        // They are in rising order, as they are asked for.
+        let asked: Vec<Bytes> = of_shard.cloned().collect();
+        let want = FetchRequest::keys(asked.iter().map(|key| &**key));
+        let (runtime, route, at) = (self.runtime.clone(), self.route.clone(), self.at);
         let then = move |result: Result<_, ApiError>| match result {
             Ok(Some(FetchResult::Past(values))) => self.take(&asked, values),
             Ok(Some(FetchResult::BelowSafePoint(safe_point))) => {
-                let at = self.at;
                 (self.done)(Err(ApiError::BelowSafePoint { at, safe_point }));
             }
             // The shard was split or has moved.
             Ok(_) => self.run(),
             Err(error) => (self.done)(Err(error)),
         };
-        fetch(&runtime, shard, want, Box::new(then));
+        fetch_past(&runtime, &route, place, (at, want), Box::new(then));
     }
 
-    fn take(mut self, asked: &[Box<[u8]>], values: Vec<PastValue>) {
+    fn take(mut self, asked: &[Bytes], values: Vec<PastValue>) {
         for (key, found) in asked.iter().zip(values) {
             let answer = match found {
                 PastValue::Value(held) => value(&held.version()),
@@ -113,13 +113,11 @@ impl PastKeys {
                     return (self.done)(Err(ApiError::BelowSafePoint { at, safe_point }));
                 }
             };
-            for (other, slot) in self.keys.iter().zip(&mut self.found) {
-                if **other == **key {
-                    if let Answer::Value { value, .. } = &answer {
-                        self.bytes += value.len();
-                    }
-                    *slot = Some(answer.clone());
+            for place in self.missing.remove(key).unwrap_or_default() {
+                if let Answer::Value { value, .. } = &answer {
+                    self.bytes += value.len();
                 }
+                self.found[place] = answer.clone();
             }
         }
         if self.bytes > VALUES_BYTES_MAX {
@@ -247,21 +245,21 @@ impl RangeRead {
             (arc.start(), arc.end())
         };
         let (low, high) = scan::within(walk.route.arc(place), low, high);
-        let (at, shard) = (walk.at, walk.route.shard(place));
-        let want = Box::new(FetchRequest::Range {
+        let at = walk.at;
+        let want = FetchRequest::Range {
             low,
             high,
             reverse: self.asked.reverse,
             keys_max: self.asked.keys_max - self.found.len() as u64,
             with_values: self.asked.with_values,
-        });
+        };
         let next = match self.asked.reverse {
             false if end.is_origin() => None,
             false => Some(Bound::Included(end.tail().into())),
             true if start.is_origin() => None,
             true => Some(Bound::Excluded(start.tail().into())),
         };
-        let runtime = walk.runtime.clone();
+        let (runtime, route) = (walk.runtime.clone(), walk.route.clone());
         let then = move |result: Result<_, ApiError>| match result {
             Ok(Some(FetchResult::Pairs { pairs, reached })) => self.take(pairs, reached, next),
             Ok(Some(FetchResult::BelowSafePoint(safe_point))) => {
@@ -270,7 +268,7 @@ impl RangeRead {
             Ok(_) => self.run(),
             Err(error) => (self.done)(Err(error)),
         };
-        fetch(&runtime, shard, FetchRequest::Past { at, want }, Box::new(then));
+        fetch_past(&runtime, &route, place, (at, want), Box::new(then));
     }
 
     /// Takes a piece in, and goes on behind `reached`, or at the next shard.

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use api::{Answer, ApiError, Done};
 use command::NotDone;
-use keyspace::{ShardId, Timestamp};
+use keyspace::{Feature, ShardId, Timestamp};
 use node::executor::{self, Input};
+use node::replica::entry::Waiter;
 use node::replica::read::{self, Blocked, ReadTime};
-use node::routing::fetch::{FetchRequest, FetchResult, PastValue};
+use node::routing::fetch::{FetchRequest, FetchResult, PastValue, past_here};
 use node::routing::route::Route;
-use storage::engine::ReadResult;
 
 use super::errors::not_done;
-use crate::runtime::{API, NodeRuntime};
+use crate::runtime::{API, ControlInput, NodeRuntime};
 
 /// `now` is when the request had come, however often it is tried.
 pub(super) fn get(
@@ -91,6 +91,7 @@ pub(super) fn get_stale(
     }
 }
 
+/// The value of a key at a past time.
 pub(super) fn get_at(
     runtime: Arc<NodeRuntime>,
     route: Arc<Route>,
@@ -98,77 +99,40 @@ pub(super) fn get_at(
     at: Timestamp,
     done: Done<Answer>,
 ) {
-    get_at_behind(runtime, route, key, at, None, done);
-}
-
-/// As [`get_at`], behind a lock that was met when so many had gone.
-fn get_at_behind(
-    runtime: Arc<NodeRuntime>,
-    route: Arc<Route>,
-    key: bytes::Bytes,
-    at: Timestamp,
-    lock: Option<u64>,
-    done: Done<Answer>,
-) {
     let now = runtime.clock.now();
     if at > now {
         return done(Err(ApiError::InFuture { at, now }));
     }
-    let place = route.place_of_key(&key);
-    if runtime.routing.must_fetch(&route, place) {
-        let want = FetchRequest::At { key: key[..].into(), at };
-        let (shard, again) = (route.shard(place), (runtime.clone(), route));
-        return fetch(
-            &runtime,
-            shard,
-            want,
-            Box::new(move |result| match result {
-                Ok(Some(FetchResult::Then(then))) => done(match then {
-                    PastValue::Value(held) => Ok(value(&held.version())),
-                    PastValue::Nil => Ok(Answer::Nil),
-                    PastValue::NilYet => Ok(Answer::NilYet),
-                    PastValue::BelowSafePoint(safe_point) => {
-                        Err(ApiError::BelowSafePoint { at, safe_point })
-                    }
-                }),
-                Ok(_) => get_at(again.0.clone(), renewed(&again.0, again.1), key, at, done),
-                Err(error) => done(Err(error)),
-            }),
-        );
+    let (place, again) = (route.place_of_key(&key), (runtime.clone(), route.clone()));
+    let asked = key.clone();
+    let then = move |result: Result<_, ApiError>| {
+        let found = match result {
+            Ok(Some(FetchResult::Past(values))) => values.into_iter().next(),
+            Ok(Some(FetchResult::Then(found))) => Some(found),
+            Ok(Some(FetchResult::BelowSafePoint(safe_point))) => {
+                Some(PastValue::BelowSafePoint(safe_point))
+            }
+            Ok(_) => None,
+            Err(error) => return done(Err(error)),
+        };
+        match found {
+            Some(PastValue::Value(held)) => done(Ok(value(&held.version()))),
+            Some(PastValue::Nil) => done(Ok(Answer::Nil)),
+            Some(PastValue::NilYet) => done(Ok(Answer::NilYet)),
+            Some(PastValue::BelowSafePoint(safe_point)) => {
+                done(Err(ApiError::BelowSafePoint { at, safe_point }));
+            }
+            // The shard was split or has moved.
+            None => get_at(again.0.clone(), renewed(&again.0, again.1), key, at, done),
+        }
+    };
+    if runtime.version.allows(Feature::Snapshots) {
+        let want = FetchRequest::keys([&asked[..]]);
+        return fetch_past(&runtime, &route, place, (at, want), Box::new(then));
     }
-    let again = (runtime.clone(), route.clone());
-    wait(
-        &runtime,
-        &route,
-        Blocked { place, at, lock },
-        Box::new(move |result| match result {
-            Ok(RetryAt::Here) => {
-                let found = read::read_at(&again.1, &key, at, |found| match found {
-                    ReadResult::Value(version) => value(&version),
-                    ReadResult::Nil => Answer::Nil,
-                    ReadResult::NilYet => Answer::NilYet,
-                });
-                match found {
-                    Ok(answer) => done(Ok(answer)),
-                    Err(read::PastReadError::BelowSafePoint { safe_point }) => {
-                        done(Err(ApiError::BelowSafePoint { at, safe_point }));
-                    }
-                    Err(read::PastReadError::Locked { released }) => {
-                        get_at_behind(again.0, again.1, key, at, Some(released), done);
-                    }
-                    Err(read::PastReadError::Moved) => {
-                        let route = renewed(&again.0, again.1);
-                        get_at(again.0, route, key, at, done);
-                    }
-                }
-            }
-            Ok(RetryAt::Elsewhere) => {
-                let route = renewed(&again.0, again.1);
-                get_at(again.0, route, key, at, done);
-            }
-            Err(error) => done(Err(error)),
-        }),
-    );
+    // A node of an older version reads this alone.
+    let want = FetchRequest::At { key: asked[..].into(), at };
+    fetch(&runtime, route.shard(place), want, Box::new(then));
 }
 
 pub(super) fn value(version: &storage::engine::Version<'_>) -> Answer {
@@ -191,7 +155,14 @@ pub(super) fn fetch(
     want: FetchRequest,
     then: Done<Option<FetchResult>>,
 ) {
-    let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
+    let (waiter, origin) = (fetcher(runtime, then), API);
+    let want = Box::new(want);
+    runtime.submit(shard, Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter });
+}
+
+/// A waiter that gets what was fetched.
+fn fetcher(runtime: &NodeRuntime, then: Done<Option<FetchResult>>) -> Waiter {
+    runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
         executor::Answer::Fetched { found, .. } => then(Ok(Some(*found))),
         executor::Answer::Retry { .. }
         | executor::Answer::NotDone { why: NotDone::ReplicaLagging, .. } => {
@@ -199,9 +170,66 @@ pub(super) fn fetch(
         }
         executor::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
         other => unreachable!("a question is answered or refused: {other:?}"),
-    }));
-    let (want, origin) = (Box::new(want), API);
-    runtime.submit(shard, Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter });
+    }))
+}
+
+/// Calls `then` with what a shard has for an answer at a past time; with nothing if it was split
+/// meanwhile. A replica here answers if its past is closed by then; one that follows, and is not so
+/// far, asks its leader once up to where it is. Otherwise the leader answers.
+pub(super) fn fetch_past(
+    runtime: &Arc<NodeRuntime>,
+    route: &Arc<Route>,
+    place: usize,
+    (at, want): (Timestamp, FetchRequest),
+    then: Done<Option<FetchResult>>,
+) {
+    if let Some(found) = past_here(route, place, at, &want) {
+        return answer_later(runtime, route.shard(place), (at, want), found, then);
+    }
+    let is_remote = runtime.routing.must_fetch(route, place);
+    let leader = route.views[place].read().serving.leader();
+    let follows = !is_remote && leader.is_some_and(|node| node != runtime.identity.node);
+    if !follows {
+        return fetch_past_of_leader(runtime, route.shard(place), (at, want), then);
+    }
+    let (again, here) = (runtime.clone(), route.clone());
+    let settled = move |result: Result<RetryAt, ApiError>| {
+        let found = match result {
+            Ok(RetryAt::Here) => past_here(&here, place, at, &want),
+            Ok(RetryAt::Elsewhere) => None,
+            Err(error) => return then(Err(error)),
+        };
+        match found {
+            Some(found) => then(Ok(Some(found))),
+            None => fetch_past_of_leader(&again, here.shard(place), (at, want), then),
+        }
+    };
+    wait(runtime, route, Blocked { place, at, lock: None }, Box::new(settled));
+}
+
+fn fetch_past_of_leader(
+    runtime: &NodeRuntime,
+    shard: ShardId,
+    (at, want): (Timestamp, FetchRequest),
+    then: Done<Option<FetchResult>>,
+) {
+    fetch(runtime, shard, FetchRequest::Past { at, want: Box::new(want) }, then);
+}
+
+/// Answers by the way that answers of executors go: one request may need thousands, one behind the
+/// other, and must not call itself as often.
+fn answer_later(
+    runtime: &NodeRuntime,
+    shard: ShardId,
+    (at, want): (Timestamp, FetchRequest),
+    found: FetchResult,
+    then: Done<Option<FetchResult>>,
+) {
+    let (waiter, origin) = (fetcher(runtime, then), API);
+    let (want, found) = (Box::new(want), Box::new(found));
+    let answer = executor::Answer::Fetched { origin, waiter, shard, at, want, found };
+    runtime.control.post([ControlInput::Answer(answer)]);
+    runtime.control.run(runtime);
 }
 
 /// Where a read that was blocked goes on.

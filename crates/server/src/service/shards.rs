@@ -59,9 +59,7 @@ impl NodeApi {
             bytes: seen.bytes,
             quarantined: seen.quarantined.iter().map(|replica| replica.0).collect(),
             lagging: seen.behind.iter().map(|behind| behind.lagging.replica.0).collect(),
-            load: report
-                .filter(|report| report.leads)
-                .map(|_| self.runtime.request_rates.of_shard(seen.id())),
+            load: report.map(|report| self.runtime.request_rates.of_shard(seen.id(), report.leads)),
             told_by: report.map(|_| shown(self.runtime.identity.node)),
         }
     }

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   POST ─► each shard's leader: its newest time ─► the largest is the snapshot's time
-//!        ─► system shard: open a lease at that time ─► token
+//!        ─► system shard: open a lease at that time
+//!        ─► each shard's leader: nothing is written at or below that time any more ─► token
 //! ```
 //!
 //! A snapshot's time is at or above all that was acknowledged before the request, since each leader
-//! names its newest time after the request came. Reads need the time alone: any node serves them.
+//! names its newest time after the request came; and below all that is written after the answer,
+//! since each leader has passed it then. Reads need the time alone: any node serves them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,22 +36,37 @@ const SYSTEM: ShardId = ShardId(0);
 /// a keyspace without retention rises all the time.
 const RAISES_MAX: usize = 16;
 
-/// Asks the leaders of all shards of keyspaces for their newest times.
-struct NewestTimes {
+/// What all leaders are asked.
+#[derive(Clone, Copy)]
+enum Question {
+    /// Their newest times.
+    Newest,
+    /// To write nothing at or below this time any more.
+    Pass(Timestamp),
+}
+
+/// Asks the leaders of all shards of keyspaces, and gathers their newest times.
+struct AskedLeaders {
     left: usize,
     newest: Timestamp,
     /// Taken with the first error, or when nothing is left.
     done: Option<Done<Timestamp>>,
 }
 
-impl NewestTimes {
-    /// Calls `done` with a time at or above all that was acknowledged in these keyspaces by now.
-    fn ask(runtime: &Arc<NodeRuntime>, routes: &[Arc<Route>], done: Done<Timestamp>) {
+impl AskedLeaders {
+    /// Calls `done` when all have answered: with a time at or above all that was acknowledged in
+    /// these keyspaces by now, if that was the question.
+    fn ask(
+        runtime: &Arc<NodeRuntime>,
+        routes: &[Arc<Route>],
+        question: Question,
+        done: Done<Timestamp>,
+    ) {
         // Not by the clock here: it may be far from those of the leaders.
         let newest = Timestamp::ZERO;
         let all = Arc::new(Mutex::new(Self { left: routes.len(), newest, done: Some(done) }));
         for route in routes {
-            Self::ask_from(runtime.clone(), route.clone(), Vec::new(), all.clone());
+            Self::ask_from(runtime.clone(), route.clone(), question, Vec::new(), all.clone());
         }
     }
 
@@ -58,6 +75,7 @@ impl NewestTimes {
     fn ask_from(
         runtime: Arc<NodeRuntime>,
         route: Arc<Route>,
+        question: Question,
         mut covered: Vec<(keyspace::Cut, keyspace::Cut)>,
         all: Arc<Mutex<Self>>,
     ) {
@@ -67,19 +85,22 @@ impl NewestTimes {
         let Some(place) = next else { return Self::answer(&all, Ok(Timestamp::ZERO), true) };
         let (shard, ends) = (route.shard(place), ends(place));
         let again = runtime.clone();
-        let want = FetchRequest::Newest { ends: ends.clone() };
-        let then = move |result: Result<_, ApiError>| match result {
-            Ok(Some(FetchResult::Newest(at))) => {
-                Self::answer(&all, Ok(at), false);
-                covered.push(ends);
-                let route = renewed(&again, route);
-                Self::ask_from(again, route, covered, all);
+        let newest = FetchRequest::Newest { ends: ends.clone() };
+        let want = match question {
+            Question::Newest => newest,
+            Question::Pass(at) => FetchRequest::Past { at, want: Box::new(newest) },
+        };
+        let then = move |result: Result<_, ApiError>| {
+            match result {
+                Ok(Some(FetchResult::Newest(at))) => {
+                    Self::answer(&all, Ok(at), false);
+                    covered.push(ends);
+                }
+                Ok(_) => {}
+                Err(error) => return Self::answer(&all, Err(error), true),
             }
-            Ok(_) => {
-                let route = renewed(&again, route);
-                Self::ask_from(again, route, covered, all);
-            }
-            Err(error) => Self::answer(&all, Err(error), true),
+            let route = renewed(&again, route);
+            Self::ask_from(again, route, question, covered, all);
         };
         fetch(&runtime, shard, want, Box::new(then));
     }
@@ -101,6 +122,15 @@ impl NewestTimes {
         drop(this);
         done.into_iter().for_each(|done| done(result.clone()));
     }
+}
+
+/// Calls `done` with a time at or above all that was acknowledged in these keyspaces by now.
+pub(super) fn newest_time(
+    runtime: &Arc<NodeRuntime>,
+    routes: &[Arc<Route>],
+    done: Done<Timestamp>,
+) {
+    AskedLeaders::ask(runtime, routes, Question::Newest, done);
 }
 
 impl NodeApi {
@@ -126,41 +156,51 @@ impl NodeApi {
             Ok(routes) => routes,
             Err(error) => return done(Err(error)),
         };
-        let mut keyspaces: Vec<KeyspaceId> = routes.iter().map(|r| r.keyspace.id).collect();
-        keyspaces.sort_unstable();
         let this = self.again();
         match spec.at {
-            Some(at) => self.open(keyspaces, at, spec.ttl_ms, 0, done),
+            Some(at) => self.open(routes, at, spec.ttl_ms, 0, done),
             None => {
+                let asked = routes.clone();
                 let then = move |at: Result<Timestamp, ApiError>| match at {
-                    Ok(at) => this.open(keyspaces, at, spec.ttl_ms, RAISES_MAX, done),
+                    Ok(at) => this.open(routes, at, spec.ttl_ms, RAISES_MAX, done),
                     Err(error) => done(Err(error)),
                 };
-                NewestTimes::ask(&self.runtime, &routes, Box::new(then));
+                AskedLeaders::ask(&self.runtime, &asked, Question::Newest, Box::new(then));
             }
         }
     }
 
-    /// Opens a lease. A safe point may rise above the time meanwhile; so often the safe point will
-    /// do instead, for it is later.
+    /// Opens a lease, and has all leaders pass its time. A safe point may rise above the time
+    /// meanwhile; so often the safe point will do instead, for it is later.
     fn open(
         &self,
-        keyspaces: Vec<KeyspaceId>,
+        routes: Vec<Arc<Route>>,
         at: Timestamp,
         ttl_ms: u64,
         raises_left: usize,
         done: Done<SnapshotInfo>,
     ) {
+        let mut keyspaces: Vec<KeyspaceId> = routes.iter().map(|r| r.keyspace.id).collect();
+        keyspaces.sort_unstable();
         // Nobody else draws it: of two nodes one is part of it.
         let drawn = self.runtime.clock.tick().0 ^ self.runtime.identity.node.0;
         let request = keyspace::random::mix(drawn);
         let this = self.again();
-        let again = keyspaces.clone();
         let then = move |opened| match opened {
             Err(ApiError::BelowSafePoint { safe_point, .. }) if raises_left > 0 => {
-                this.open(again, safe_point, ttl_ms, raises_left - 1, done);
+                this.open(routes, safe_point, ttl_ms, raises_left - 1, done);
             }
-            opened => done(opened),
+            Ok(info) => {
+                let again = this.again();
+                let passed = move |passed: Result<_, ApiError>| match passed {
+                    Ok(_) => done(Ok(info)),
+                    // Nobody knows of it: it need not be kept.
+                    Err(error) => again.release(info.id, Box::new(|_| done(Err(error)))),
+                };
+                let question = Question::Pass(at);
+                AskedLeaders::ask(&this.runtime, &routes, question, Box::new(passed));
+            }
+            Err(error) => done(Err(error)),
         };
         self.lease(LeaseOp::Open { request, keyspaces, at, ttl_ms }, Box::new(then));
     }
@@ -247,11 +287,15 @@ impl NodeApi {
             let oldest = of_it.min_by_key(|lease| (lease.at, lease.id));
             let retention_ms = keyspace.options.retention_ms;
             let aged = hlc::safe_point::target(safe_point, found.now, retention_ms, None);
-            let lease = oldest.filter(|lease| lease.at < aged);
-            let old_bytes = route.views.iter().filter_map(|view| {
+            // Collection within the retention may have come as far as the lease, and no further.
+            let lease = oldest.filter(|lease| lease.at < aged || lease.at <= safe_point);
+            let bytes = route.views.iter().filter_map(|view| {
                 let state = view.read();
-                Some(state.engine()?.usage().old_bytes)
+                let engine = state.engine()?;
+                Some((engine.usage().old_bytes, engine.bytes_freed_at(aged)))
             });
+            let (old_bytes, freed_bytes) =
+                bytes.fold((0, 0), |(old, freed), (more, of_it)| (old + more, freed + of_it));
             SafePointInfo {
                 keyspace: keyspace.name.to_string(),
                 safe_point: safe_point.0.to_string(),
@@ -263,7 +307,8 @@ impl NodeApi {
                 },
                 snapshot: lease.map(|lease| lease.id),
                 may_rise_to_ms: lease.map_or(aged, |lease| lease.at.min(aged)).millis(),
-                old_bytes: old_bytes.sum(),
+                old_bytes,
+                held_bytes: lease.map_or(0, |_| freed_bytes),
             }
         };
         routes.iter().map(held).collect()

@@ -4,8 +4,9 @@ use super::NodeApi;
 use crate::cluster::{MemberInfo, MemberState};
 use crate::config::Listen;
 use crate::config::names::host_and_port;
+use crate::runtime::request_rates::{self, ServedRates};
 use crate::runtime::survey::{NodeHoldings, Survey};
-use crate::runtime::{readiness, request_rates, survey};
+use crate::runtime::{readiness, survey};
 use api::{
     ClusterStatus, LogStatus, MemoryStatus, NodeAddresses, NodeState, NodeStatus, Nodes, Overview,
     Status, Surface,
@@ -67,7 +68,7 @@ impl NodeApi {
         let allows = |feature| self.runtime.peers.is_none() || self.runtime.version.allows(feature);
         let mut all = vec![Surface::Events, Surface::Keys, Surface::History];
         if allows(Feature::Events) && allows(Feature::Inquiries) {
-            all.push(Surface::Cluster);
+            all.extend([Surface::Cluster, Surface::Prove]);
         }
         Surface::names(&all)
     }
@@ -117,10 +118,11 @@ impl NodeApi {
             true => (overview.shards, overview.shards_led, overview.data_bytes),
             false => (load.shards.into(), load.leaders.into(), load.data_bytes),
         };
-        let requests = if this {
-            request_rates::requests_led(&self.runtime)
+        let served = if this {
+            request_rates::served(&self.runtime)
         } else {
-            load.requests.unwrap_or(0)
+            let (led, follower_reads) = (load.requests.unwrap_or(0), load.follower_reads);
+            ServedRates { led, follower_reads }
         };
         NodeStatus {
             id: format!("{:016x}", member.node.0),
@@ -144,7 +146,8 @@ impl NodeApi {
             shards,
             leaders,
             data_bytes,
-            requests_per_second: requests.into(),
+            requests_per_second: served.sum(),
+            follower_reads_per_second: served.follower_reads.into(),
             slow_disk: if this { self.runtime.disk_pace.is_slow() } else { load.is_slow },
             joined_at_ms: member.joined_at,
             drain_rate: self.runtime.drains.rate(member.node),
@@ -176,7 +179,8 @@ impl NodeApi {
             shards: overview.shards,
             leaders: overview.shards_led,
             data_bytes: overview.data_bytes,
-            requests_per_second: request_rates::requests_led(&self.runtime).into(),
+            requests_per_second: request_rates::served(&self.runtime).sum(),
+            follower_reads_per_second: 0,
             slow_disk: self.runtime.disk_pace.is_slow(),
             joined_at_ms: self.facts.joined_at_ms,
             drain_rate: None,

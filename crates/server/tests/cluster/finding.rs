@@ -131,8 +131,14 @@ fn leaving_node_is_marked_left_and_its_load_is_gossiped() {
     let nodes = cluster(3);
     all_know_all(&only_nodes(&nodes));
     let (leaving, staying) = (&nodes[2].0, &nodes[0].0);
-    let load =
-        Load { shards: 5, leaders: 2, data_bytes: 1 << 40, requests: Some(9), is_slow: true };
+    let load = Load {
+        shards: 5,
+        leaders: 2,
+        data_bytes: 1 << 40,
+        requests: Some(9),
+        follower_reads: 4,
+        is_slow: true,
+    };
     leaving.cluster.set_load(load);
     assert_eq!(leaving.sees(leaving.id()).unwrap().load, load);
     eventually("its load", || staying.sees(leaving.id()).is_some_and(|seen| seen.load == load));

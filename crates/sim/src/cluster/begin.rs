@@ -64,8 +64,9 @@ impl World {
         CatalogueOp::Create { name: KEYSPACE, options }.encode(&mut op);
         let machine = self.node_slots[0].machine.as_mut().expect("the node was just started");
         let (origin, waiter) = (NOBODY, Waiter(0));
-        // Leases need it, too; where versions are mixed it rises later.
-        let has_leases = self.travellers.is_some() && self.upgrading.is_none();
+        // Leases and feeds need it, too; where versions are mixed it rises later.
+        let has_news = self.travellers.is_some() || self.feeds.is_some();
+        let has_leases = has_news && self.upgrading.is_none();
         if placement == Placement::LinearHash || has_leases {
             let mut op = Vec::new();
             CatalogueOp::RaiseVersion { to: ClusterVersion::NEWEST }.encode(&mut op);

@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 
 use keyspace::{
-    AdminState, CatalogueOp, Durability, Keyspace, KeyspaceAlteration, KeyspaceId, KeyspaceOptions,
-    NodeId, Placement, ShardId,
+    AdminState, CatalogueOp, Durability, Feature, Keyspace, KeyspaceAlteration, KeyspaceId,
+    KeyspaceOptions, NodeId, Placement, ShardId,
 };
 
 use super::{KEYSPACE, World};
@@ -27,6 +27,7 @@ impl World {
         let machine = self.node_slots[at].machine.as_ref().expect("the node runs");
         let name = *self.rng.pick(&GUESTS);
         let there = machine.routes.contains_key(name);
+        let may_skip = machine.cluster_version.allows(Feature::SkippedWrites);
         let levels = [Durability::Sync, Durability::Interval, Durability::Memory];
         let retention_ms = self.rng.between(1, 100_000);
         let op = match self.rng.below(4) {
@@ -42,6 +43,7 @@ impl World {
                     durability: if sole { *self.rng.pick(&levels) } else { Durability::Sync },
                     retention_ms,
                     replicas: if sole { 1 } else { self.profile.replicas as u8 },
+                    skips_equal: false,
                 };
                 CatalogueOp::Create { name, options }
             }
@@ -70,6 +72,9 @@ impl World {
                     durability,
                     retention_ms: Some(retention_ms),
                     replicas: None,
+                    // Nodes propose nothing that others could not read.
+                    skips_equal: (may_skip && retention_ms.is_multiple_of(5))
+                        .then_some(retention_ms.is_multiple_of(2)),
                 };
                 CatalogueOp::Alter { name, change }
             }

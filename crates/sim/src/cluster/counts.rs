@@ -11,6 +11,12 @@ pub struct Counts {
     pub leases: u64,
     /// See `leases`.
     pub travels: u64,
+    /// Reads at a past time that a replica at hand has answered.
+    pub followers_read: u64,
+    /// Commits that feeds have told, and feeds that came too late.
+    pub feed_commits: u64,
+    /// See `feed_commits`.
+    pub feeds_too_late: u64,
     /// Versions that clients have cached, and invalidations that they have heard.
     pub cached: u64,
     /// See `cached`.

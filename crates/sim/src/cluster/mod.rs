@@ -29,6 +29,7 @@
 //! | `multi_shard` | transactions over several shards |
 //! | `pipelines` | clients that send reads and writes without waiting between them |
 //! | `tracking` | clients that cache what they read |
+//! | `feeds` | clients with change feeds |
 //! | `collection` | safe points rise, old versions are collected |
 //! | `gossip`, `placement` | what nodes know of each other; leaders ask the balancer |
 //! | `convergence` | the ring becomes ideal |
@@ -58,6 +59,7 @@ mod counts;
 mod directed;
 pub mod disks;
 pub mod faults;
+mod feeds;
 mod gossip;
 mod keyspace_scans;
 mod linear_hash;
@@ -145,6 +147,8 @@ pub struct World {
     caches: Option<tracking::CachingClients>,
     /// Clients that read past times, if there are any.
     travellers: Option<snapshots::Travellers>,
+    /// Clients with change feeds, if there are any.
+    feeds: Option<feeds::FeedClients>,
     /// Workloads whose judges have found something.
     pub found_by: Vec<Workload>,
     /// Planted: how often each replica was seen to split.
@@ -172,6 +176,7 @@ impl World {
             let has_pipelines = pipelines::has(options);
             let travels = snapshots::has(options);
             world.travellers = travels.then(|| snapshots::Travellers::new(options));
+            world.feeds = feeds::has(options).then(|| feeds::FeedClients::new(options));
             world.pipelines = has_pipelines.then(|| pipelines::PipelineClients::new(options));
             // What is known of transactions is sent along with values.
             world.profile.snapshot_rate =
@@ -211,6 +216,7 @@ impl World {
             wide: None,
             pipelines: None,
             travellers: None,
+            feeds: None,
             caches: tracking::has(options).then(|| tracking::CachingClients::new(options)),
             found_by: Vec::new(),
             cuts: BTreeMap::new(),
@@ -251,6 +257,7 @@ impl World {
 
     /// Nothing breaks any more.
     fn judge_all(&mut self) -> Result<(), Violation> {
+        self.feeds_get_on()?;
         if self.placement_state.is_some() {
             self.clients.asking = false;
             self.converge(convergence::CONVERGENCE_MS_MAX)?;
@@ -266,6 +273,7 @@ impl World {
         self.compare_states()?;
         self.counts.unjudged = self.clients.search()?;
         self.judge_snapshots()?;
+        self.judge_feeds()?;
         self.search_wide()
     }
 

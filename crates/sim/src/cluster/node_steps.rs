@@ -55,6 +55,7 @@ impl World {
         }
         self.run_caches(at)?;
         self.run_travellers(at)?;
+        self.run_feeds(at)?;
         self.send(at);
         Ok(())
     }

@@ -106,6 +106,12 @@ named! {
         CollectedLease = "collected-lease",
         /// A read at a past time does not wait for transactions that were prepared below it (G1).
         UnwaitedSnapshot = "unwaited-snapshot",
+        /// A follower answers at a past time that may not be closed there (G2, G17).
+        UnclosedSnapshot = "unclosed-snapshot",
+        /// The resolved time of a shard does not stay below prepared transactions (G23).
+        RunawayResolved = "runaway-resolved",
+        /// A feed loses what a half of a split shard had still to tell (G23).
+        SkippedAtSplit = "skipped-at-split",
     }
 }
 
@@ -124,6 +130,9 @@ impl Plant {
                 | Self::ForgottenLease
                 | Self::CollectedLease
                 | Self::UnwaitedSnapshot
+                | Self::UnclosedSnapshot
+                | Self::RunawayResolved
+                | Self::SkippedAtSplit
         );
         of_world || self.in_coordinators().is_some()
     }
@@ -135,7 +144,18 @@ impl Plant {
 
     /// Whether it shows in reads of past times only.
     pub fn is_of_snapshots(self) -> bool {
-        matches!(self, Self::ForgottenLease | Self::CollectedLease | Self::UnwaitedSnapshot)
+        matches!(
+            self,
+            Self::ForgottenLease
+                | Self::CollectedLease
+                | Self::UnwaitedSnapshot
+                | Self::UnclosedSnapshot
+        )
+    }
+
+    /// Whether it shows in change feeds only.
+    pub fn is_of_feeds(self) -> bool {
+        matches!(self, Self::RunawayResolved | Self::SkippedAtSplit)
     }
 
     /// What it is in coordinators, if it is planted there.

@@ -2,15 +2,19 @@
 //! ([`super::multi_shard`]), and read them twice (SAFETY G14, G21, G23).
 //!
 //! ```text
-//!   each shard's newest time ─► lease ─► read all lists ─► pause, another node ─► read them again
+//!   each shard's newest time ─► lease ─► each shard passes it ─► read all lists
+//!     ─► pause, another node ─► read them again
 //! ```
+//!
+//! A replica at hand answers, if it may; else the leader does.
 //!
 //! The judge knows what each transaction appended, and what was acknowledged before a snapshot.
 //! 1. Both reads of a snapshot show the same.
 //! 2. A snapshot shows all that a transaction appended, or nothing of it.
 //! 3. It shows all that was acknowledged before it was asked for.
 //! 4. Of two snapshots the later shows all that the earlier shows.
-//! 5. While a lease lives, nothing that it holds is too old to be read.
+//! 5. It shows nothing of what was begun after all shards had passed it.
+//! 6. While a lease lives, nothing that it holds is too old to be read.
 //!
 //! These clients have dice of their own. They are there in half of the runs with transactions, and
 //! wherever a bug is planted that only they find.
@@ -23,7 +27,8 @@ use keyspace::{CatalogueOp, Feature, LeaseOp, ShardId, Subject, Timestamp};
 use node::executor::{Answer, Input, Origin};
 use node::replica::entry::Waiter;
 use node::replica::state::Content;
-use node::routing::fetch::{Ends, FetchRequest, FetchResult, PastValue};
+use node::routing::fetch::{Ends, FetchRequest, FetchResult, HeldVersion, PastValue, past_here};
+use node::routing::route::View;
 use storage::engine::ReadResult;
 
 use super::multi_shard::{SNAPSHOT_KEYS, WIDE, list_of};
@@ -39,6 +44,8 @@ const CLIENTS: usize = 4;
 const NUMBERS: u64 = 1 << 10;
 /// A client whose step takes longer begins anew.
 const PATIENCE_MS: u64 = 2_500;
+/// Before a snapshot is read first: others write meanwhile.
+const PAUSE_MS: u64 = 300;
 /// Leases last so long: not until a healed cluster is to come to rest.
 const LEASE_MS: u64 = 4_000;
 const SYSTEM: ShardId = ShardId(0);
@@ -73,6 +80,8 @@ struct SeenSnapshot {
     at: Timestamp,
     /// So many of the observed transactions had ended before it was asked for.
     ended: usize,
+    /// What was begun later is above it.
+    passed_at: u64,
     lists: Lists,
 }
 
@@ -85,6 +94,7 @@ struct Traveller {
     phase: Phase,
     time: Timestamp,
     ended: usize,
+    passed_at: u64,
     lease: Option<(u64, u64)>,
     first: Option<Lists>,
     lists: Lists,
@@ -95,6 +105,8 @@ enum Phase {
     /// Asks leaders for their newest times; these parts have answered.
     Times(Vec<Ends>, Option<Ends>),
     Opening,
+    /// Has leaders pass the time; these parts have answered.
+    Passing(Vec<Ends>, Option<Ends>),
     /// Reads the keys of a shard that was asked.
     Reading(Vec<Box<[u8]>>),
     /// Planted: reads without a look at locks.
@@ -112,6 +124,7 @@ impl Travellers {
             phase: Phase::Resting,
             time: Timestamp::ZERO,
             ended: 0,
+            passed_at: 0,
             lease: None,
             first: None,
             lists: Lists::new(),
@@ -151,6 +164,12 @@ impl Travellers {
                 if is_acknowledged && count < shown.len() {
                     return broken(format!(
                         "the snapshot at {:?} lacks {:?}, which was acknowledged before",
+                        seen.at, txn.ops
+                    ));
+                }
+                if count > 0 && txn.invoked_at > seen.passed_at {
+                    return broken(format!(
+                        "the snapshot at {:?} shows {:?}, which was begun after it",
                         seen.at, txn.ops
                     ));
                 }
@@ -277,6 +296,24 @@ impl World {
             }
             // It was not heard: the same once more.
             Phase::Opening => return,
+            Phase::Passing(covered, asked) => {
+                let ends = |place: usize| route.arc(place).ends();
+                let places = 0..route.shards().len();
+                match places.into_iter().find(|place| !covered.contains(&ends(*place))) {
+                    Some(place) => {
+                        let (ends, at) = (ends(place), client.time);
+                        *asked = Some(ends.clone());
+                        let want = Box::new(FetchRequest::Newest { ends });
+                        fetch(route.shard(place), FetchRequest::Past { at, want })
+                    }
+                    None => {
+                        client.passed_at = self.clients.next_event();
+                        client.begin_reading(self.now_ms);
+                        client.next_at_ms = self.now_ms + rng.below(PAUSE_MS);
+                        return;
+                    }
+                }
+            }
             Phase::Reading(_) | Phase::Peeking(..) => {
                 let Some(next) = names.iter().find(|name| !client.lists.contains_key(*name)) else {
                     return;
@@ -292,7 +329,30 @@ impl World {
                 let keys = keys.clone();
                 let at = client.time;
                 let is_here = !route.must_fetch(place, machine.node());
-                if self.options.plant == Some(Plant::UnwaitedSnapshot) && is_here {
+                let follows = is_here
+                    && machine.view(shard).is_some_and(|view| {
+                        let leader = view.read().serving.leader();
+                        leader.is_some_and(|leader| leader != machine.node())
+                    });
+                let found = match self.options.plant {
+                    Some(Plant::UnwaitedSnapshot) => None,
+                    Some(Plant::UnclosedSnapshot) if follows => {
+                        machine.view(shard).and_then(|view| unclosed(&view, &keys, at))
+                    }
+                    _ => past_here(&route, place, at, &want),
+                };
+                if let Some(found) = found {
+                    client.phase = Phase::Reading(keys);
+                    self.counts.followers_read += u64::from(follows);
+                    let (want, found) = (Box::new(want), Box::new(found));
+                    let answer = Answer::Fetched { origin, waiter, shard, at, want, found };
+                    return self.travelled(all, number, &answer);
+                }
+                if follows && asked.is_multiple_of(2) {
+                    // Its leader closes the past up to there, and it answers then.
+                    client.phase = Phase::Reading(keys);
+                    (shard, Input::AwaitRead { shard, at, lock: None, origin, waiter })
+                } else if self.options.plant == Some(Plant::UnwaitedSnapshot) && is_here {
                     client.phase = Phase::Peeking(shard, keys);
                     (shard, Input::AwaitRead { shard, at, lock: None, origin, waiter })
                 } else {
@@ -333,7 +393,20 @@ impl World {
                     client.lease = Some((lease.id, lease.end_ms));
                     self.counts.leases += 1;
                 }
-                client.begin_reading(self.now_ms);
+                client.phase = Phase::Passing(Vec::new(), None);
+                if matches!(
+                    self.options.plant,
+                    Some(Plant::UnwaitedSnapshot | Plant::UnclosedSnapshot)
+                ) {
+                    // Passing waits for them.
+                    client.passed_at = u64::MAX;
+                    client.begin_reading(self.now_ms);
+                }
+            }
+            (Phase::Passing(covered, asked), Answer::Fetched { found, .. }) => {
+                if let (FetchResult::Newest(_), Some(ends)) = (&**found, asked.take()) {
+                    covered.push(ends);
+                }
             }
             (Phase::Reading(keys), Answer::Fetched { found, .. }) => match &**found {
                 FetchResult::Past(values) => {
@@ -395,8 +468,8 @@ impl World {
                 client.at = all.rng.below(self.node_slots.len() as u64) as usize;
             }
             Some(first) if first == lists => {
-                let (at, ended) = (client.time, client.ended);
-                all.seen.push(SeenSnapshot { at, ended, lists });
+                let Traveller { time: at, ended, passed_at, .. } = *client;
+                all.seen.push(SeenSnapshot { at, ended, passed_at, lists });
                 self.release_lease(client, all.asked);
                 client.rest(self.now_ms + all.rng.between(1, 300));
             }
@@ -420,6 +493,21 @@ impl World {
         let (origin, waiter) = (TRAVELLERS, Waiter(0));
         machine.submit(SYSTEM, Input::Catalogue { op, origin, waiter });
     }
+}
+
+/// Planted: what a replica has of keys at a time, whether that is all or not.
+fn unclosed(view: &View, keys: &[Box<[u8]>], at: Timestamp) -> Option<FetchResult> {
+    let state = view.read();
+    let engine = state.engine().filter(|engine| at >= engine.safe_point())?;
+    let value = |key: &[u8]| {
+        let hashed = engine.hasher().key(key);
+        state.owns(&hashed).then(|| match engine.at(&hashed, at) {
+            ReadResult::Value(version) => PastValue::Value(HeldVersion::of(&version)),
+            ReadResult::Nil => PastValue::Nil,
+            ReadResult::NilYet => PastValue::NilYet,
+        })
+    };
+    keys.iter().map(|key| value(key)).collect::<Option<_>>().map(FetchResult::Past)
 }
 
 impl Traveller {

@@ -237,6 +237,9 @@ pub enum Action {
         /// It is done only if these have not changed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         watched: Vec<WatchedKey>,
+        /// And if these have no other keys than those; of ordered keyspaces.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ranges: Vec<WatchedRange>,
         /// What it does, in this order.
         ops: Vec<TxnOp>,
     },
@@ -255,6 +258,17 @@ pub struct WatchedKey {
     /// Whether it has none.
     #[serde(default, skip_serializing_if = "is_false")]
     pub absent: bool,
+}
+
+/// Keys in order that a transaction watches: from one on, up to but without another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WatchedRange {
+    /// The first.
+    pub from: Bytes,
+    /// The first behind them; none: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Bytes>,
 }
 
 /// An operation of a transaction.

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use command::transaction::KeyRange;
 use command::{Expiry, ObservedVersion, Read, SetIf, SetReply, Step, Transaction, Write};
-use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ShardId, Timestamp};
+use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, Placement, ShardId, Timestamp};
 use node::control::{CutAt, Request};
 use node::event::Event;
 
-use super::action::{Action, AdminWord, Bytes, Layout, SplitAt, TxnOp, WatchedKey};
+use super::action::{Action, AdminWord, Bytes, Layout, SplitAt, TxnOp, WatchedKey, WatchedRange};
 use super::setup::{
     BYTES_MAX, CLIENTS_MAX, FILL_MAX, NODES_MAX, SKEW_MS_MAX, SYNC_MS_MAX, Setup, Wrong,
     plant_named, wrong,
@@ -242,8 +243,8 @@ impl ClusterSim {
                 let op = CatalogueOp::Drop { name };
                 return self.requested(|sim, number| sim.world.viewer_changes(number, &op));
             }
-            Action::Txn { keyspace, watched, ops } => {
-                return self.transact(keyspace.as_deref(), watched, ops);
+            Action::Txn { keyspace, watched, ranges, ops } => {
+                return self.transact(keyspace.as_deref(), (watched, ranges), ops);
             }
             Action::Plant { bug, on } => {
                 let plant = plant_named(bug)?;
@@ -320,11 +321,13 @@ impl ClusterSim {
     fn transact(
         &mut self,
         keyspace: Option<&str>,
-        watched: &[WatchedKey],
+        (watched, ranges): (&[WatchedKey], &[WatchedRange]),
         ops: &[TxnOp],
     ) -> Result<Option<u64>, Wrong> {
-        if ops.is_empty() || ops.len() + watched.len() > TXN_OPS_MAX {
-            return wrong(format!("a transaction has from 1 to {TXN_OPS_MAX} operations"));
+        if ops.is_empty() || ops.len() + watched.len() + ranges.len() > TXN_OPS_MAX {
+            return wrong(format!(
+                "a transaction has from 1 to {TXN_OPS_MAX} operations, with what it watches"
+            ));
         }
         let mut name = keyspace.unwrap_or(KEYSPACE).to_owned();
         for op in ops {
@@ -350,9 +353,19 @@ impl ClusterSim {
         let transaction = Transaction {
             watched: seen.collect::<Result<_, Wrong>>()?,
             commands: ops.iter().map(step_of).collect(),
+            ranges: ranges.iter().map(range_of).collect(),
             ..Transaction::default()
         };
+        if !ranges.is_empty() && !self.is_ordered(&name) {
+            return wrong(format!("the keys of keyspace {name:?} are in no order"));
+        }
         self.requested(|sim, number| sim.world.viewer_transacts(number, &name, &transaction))
+    }
+
+    fn is_ordered(&self, name: &str) -> bool {
+        let catalogue = self.world.known_catalogue();
+        let keyspace = catalogue.as_ref().and_then(|all| all.get(name));
+        keyspace.is_some_and(|keyspace| keyspace.options.placement == Placement::Ordered)
     }
 
     /// A write that nobody waits for.
@@ -458,6 +471,10 @@ impl ClusterSim {
         }
         Ok(at)
     }
+}
+
+fn range_of(range: &WatchedRange) -> KeyRange<'_> {
+    (&range.from.0, range.to.as_ref().map(|to| &to.0[..]))
 }
 
 /// An operation as a step of a transaction.

@@ -345,6 +345,7 @@ impl World {
                         durability: Some(*self.rng.pick(&levels)),
                         retention_ms: Some(self.rng.between(1, 2 * retention_ms)),
                         replicas: None,
+                        skips_equal: None,
                     };
                     let name: &str = self.rng.pick::<&str>(&names);
                     CatalogueOp::Alter { name, change }

@@ -240,21 +240,25 @@ impl MemoryEngine {
         }
     }
 
-    /// The timestamp to which the safe point must rise for collection to free about this many old
-    /// bytes, or all there are; none if there are none. Takes old versions to be of equal size.
-    pub fn point_to_free(&self, bytes: u64) -> Option<Timestamp> {
+    /// About how many bytes of old versions collection would free if the safe point were here.
+    /// Takes old versions to be of equal size.
+    pub fn bytes_freed_at(&self, point: Timestamp) -> u64 {
         let flushed_bytes: u64 = self.retired.iter().map(|retired| retired.era.live_bytes).sum();
         let old_bytes = self.version_bytes - self.current.live_bytes;
         let superseded_bytes = old_bytes.saturating_sub(flushed_bytes);
         let queue = &self.queue.records;
-        let freed_at = |point: Timestamp| {
-            let passed = queue.partition_point(|record| record.timestamp() <= point) as u128;
-            let share = u128::from(superseded_bytes) * passed / queue.len().max(1) as u128;
-            let eras = self.retired.iter().take_while(|retired| retired.end <= point);
-            share as u64 + eras.map(|retired| retired.era.live_bytes).sum::<u64>()
-        };
-        let bytes = bytes.min(freed_at(Timestamp::MAX));
-        let enough = |point: &Timestamp| freed_at(*point) >= bytes;
+        let passed = queue.partition_point(|record| record.timestamp() <= point) as u128;
+        let share = u128::from(superseded_bytes) * passed / queue.len().max(1) as u128;
+        let eras = self.retired.iter().take_while(|retired| retired.end <= point);
+        share as u64 + eras.map(|retired| retired.era.live_bytes).sum::<u64>()
+    }
+
+    /// The timestamp to which the safe point must rise for collection to free about this many old
+    /// bytes, or all there are; none if there are none. Takes old versions to be of equal size.
+    pub fn point_to_free(&self, bytes: u64) -> Option<Timestamp> {
+        let queue = &self.queue.records;
+        let bytes = bytes.min(self.bytes_freed_at(Timestamp::MAX));
+        let enough = |point: &Timestamp| self.bytes_freed_at(*point) >= bytes;
         let (mut low, mut high) = (0, queue.len());
         while low < high {
             let middle = (low + high) / 2;

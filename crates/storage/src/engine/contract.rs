@@ -73,7 +73,7 @@ pub trait Engine {
         visit: &mut Visit<'_>,
     ) -> Result<Option<&[u8]>, WrongLayout>;
     /// As [`MemoryEngine::put`].
-    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp);
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) -> bool;
     /// As [`MemoryEngine::delete`].
     fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool;
     /// As [`MemoryEngine::set_expiry`].
@@ -147,8 +147,8 @@ impl Engine for MemoryEngine {
     }
 
     #[inline]
-    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {
-        self.put(key, parts, expiry_ms, at);
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) -> bool {
+        self.put(key, parts, expiry_ms, at)
     }
 
     #[inline]

@@ -264,7 +264,11 @@ impl MemoryEngine {
             return Err(RestoreError::Order { offset });
         }
         match body {
-            Body::Value { parts, expiry_ms } => self.put(&key, parts, expiry_ms, timestamp),
+            Body::Value { parts, expiry_ms } => {
+                // What was written here may have skipped equal writes; a dump has none to skip.
+                self.skip_equal_writes(false);
+                self.put(&key, parts, expiry_ms, timestamp);
+            }
             Body::Tombstone => self.write(&key, place, head, body, timestamp),
         }
         Ok(())

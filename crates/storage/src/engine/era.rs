@@ -224,6 +224,16 @@ impl ExpiryIndex {
         self.heads.first()
     }
 
+    /// Those that expire at or after this, in ms since 1970, which is not 0.
+    pub(super) fn from(&self, ms: u64) -> impl Iterator<Item = &Expiring> {
+        let any = self.heads.first().map(|head| head.record);
+        // Above all that expire before, whatever the record: their times and slots are lower.
+        let probe =
+            any.map(|record| Expiring { when: (ms.min(WHEN_MAX) << SLOT_BITS) - 1, record });
+        let heads = probe.map(|probe| self.heads.range((Bound::Included(probe), Bound::Unbounded)));
+        heads.into_iter().flatten().filter(move |head| head.expiry_ms() >= ms)
+    }
+
     pub(super) fn pop_first(&mut self) -> Option<Expiring> {
         let first = self.heads.pop_first()?;
         self.sum_ms -= u128::from(first.expiry_ms());

@@ -87,6 +87,7 @@ impl MemoryEngine {
             queue: Queue::default(),
             safe_point: self.safe_point,
             pins: Vec::new(),
+            skips_equal: false,
             versions: 0,
             version_bytes: 0,
             expired_keys: 0,

@@ -48,12 +48,14 @@
 //! restore, [`MemoryEngine::point_to_free`] is rough until the next [`MemoryEngine::collect`].
 //! Bytes are those asked of the allocator, which rounds up.
 
+mod changes;
 mod collect;
 #[cfg(test)]
 mod conformance;
 mod contract;
 pub mod digest;
 mod dump;
+mod equal;
 mod era;
 mod history;
 mod join;
@@ -68,6 +70,7 @@ use std::collections::VecDeque;
 
 use keyspace::{Cut, HashedKey, KeyHasher, Timestamp};
 
+pub use changes::{ChangesCursor, KeyChange};
 pub use contract::{Engine, Visit};
 pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump, retime_dump};
 pub use era::ExpiryUsage;
@@ -92,6 +95,8 @@ pub struct MemoryEngine {
     queue: Queue,
     safe_point: Timestamp,
     pins: Vec<Timestamp>,
+    /// Whether a put of what its key has changes nothing.
+    skips_equal: bool,
     versions: u64,
     version_bytes: u64,
     /// Keys that expired and left the index, since the caller last took the number.
@@ -122,6 +127,7 @@ impl MemoryEngine {
             queue: Queue::default(),
             safe_point: Timestamp::ZERO,
             pins: Vec::new(),
+            skips_equal: false,
             versions: 0,
             version_bytes: 0,
             expired_keys: 0,
@@ -251,7 +257,8 @@ impl MemoryEngine {
 
     /// Writes a value: the parts one after the other. `expiry_ms` 0 never expires; one that has
     /// passed at `timestamp` makes the write a deletion. With the timestamp of the newest version
-    /// it replaces that version.
+    /// it replaces that version. Returns whether the key has changed: not if it had that value, and
+    /// such writes are skipped ([`MemoryEngine::skip_equal_writes`]).
     ///
     /// Panics on a timestamp below the key's newest, on a slot outside the layout, and on sizes
     /// above [`KEY_BYTES_MAX`] and [`VALUE_BYTES_MAX`].
@@ -261,13 +268,16 @@ impl MemoryEngine {
         parts: &[&[u8]],
         expiry_ms: u64,
         timestamp: Timestamp,
-    ) {
+    ) -> bool {
         if expiry_ms != 0 && expiry_ms <= timestamp.millis() {
-            self.delete(key, timestamp);
-            return;
+            return self.delete(key, timestamp);
         }
         let (place, head) = self.current.index.locate(key);
+        if self.skips_equal && equal::is_same(head, parts, expiry_ms, timestamp) {
+            return false;
+        }
         self.write(key, place, head, Body::Value { parts, expiry_ms }, timestamp);
+        true
     }
 
     /// Deletes a key: a tombstone, if it has a value at `timestamp`. Returns whether it had.

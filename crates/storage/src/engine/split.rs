@@ -100,6 +100,7 @@ impl MemoryEngine {
             queue,
             safe_point: self.safe_point,
             pins: Vec::new(),
+            skips_equal: false,
             versions: versions.count,
             version_bytes: versions.bytes,
             expired_keys: 0,

@@ -426,15 +426,18 @@ impl Locks {
             Outcome::Committed(commit) => {
                 assert!(*commit < at, "what is written lies below its entry (G2)");
                 let key = engine.hasher().key(key);
-                if !matches!(lock.intent, Intent::Keep) {
-                    changes.changed(key.bytes, *commit);
-                }
-                match &lock.intent {
-                    Intent::Keep => {}
+                let has_changed = match &lock.intent {
+                    Intent::Keep => false,
                     Intent::Put(value, expiry_ms) => {
-                        engine.put(&key, &[value], *expiry_ms, *commit);
+                        engine.put(&key, &[value], *expiry_ms, *commit)
                     }
-                    Intent::Delete => write_tombstone(engine, &key, *commit),
+                    Intent::Delete => {
+                        write_tombstone(engine, &key, *commit);
+                        true
+                    }
+                };
+                if has_changed {
+                    changes.changed(key.bytes, *commit);
                 }
                 Mark::Committed {
                     locked_at: lock.at,

@@ -73,15 +73,15 @@ impl Values for SpeculativeView<'_, '_> {
         found
     }
 
-    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) -> bool {
         if expiry_ms != 0 && expiry_ms <= at.millis() {
-            self.delete(key, at);
-            return;
+            return self.delete(key, at);
         }
         let place = self.place(key);
         let mut value = SmallVec::with_capacity(parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| value.extend_from_slice(part));
         self.all[place].1 = Intent::Put(value, expiry_ms);
+        true
     }
 
     fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool {

@@ -295,7 +295,7 @@ pub fn row_of(error: &ApiError) -> &'static Row {
         ApiError::MaybeCommitted { .. } => &MAYBE_COMMITTED,
         ApiError::TransactionInUse => &TRANSACTION_IN_USE,
         ApiError::TooManyTransactions { .. } => &TOO_MANY_TRANSACTIONS,
-        ApiError::TooManyViewers { .. } => &TOO_MANY_VIEWERS,
+        ApiError::TooManyViewers { .. } | ApiError::TooManyFeeds { .. } => &TOO_MANY_VIEWERS,
         ApiError::BadCursor { .. } => &BAD_CURSOR,
         ApiError::TransactionTooLarge { .. } => &TRANSACTION_TOO_LARGE,
         ApiError::OperationRefused { .. } => &OPERATION_REFUSED,

@@ -10,11 +10,6 @@ use crate::Outcome;
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Sends one request to this machine and returns the status. `body` is JSON, or empty.
-pub fn request(port: u16, method: &str, path: &str, body: &str) -> Outcome<u16> {
-    Ok(ask((Ipv4Addr::LOCALHOST, port).into(), ANSWER_MAX, method, path, body)?.0)
-}
-
 /// The body of what a GET answers.
 pub fn body(port: u16, path: &str) -> Outcome<String> {
     Ok(ask((Ipv4Addr::LOCALHOST, port).into(), ANSWER_MAX, "GET", path, "")?.1)

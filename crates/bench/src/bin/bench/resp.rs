@@ -1,4 +1,4 @@
-//! A blocking RESP client: enough to fill a server and to ask it something.
+//! A blocking RESP client: enough to ask a server something.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -7,9 +7,6 @@ pub use harness::resp::encode;
 use harness::resp::{self, TextReply};
 
 use crate::Outcome;
-
-/// Commands in flight while filling.
-const PIPELINE: usize = 1_000;
 
 /// How long a server on this machine may take to take a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(120);
@@ -51,24 +48,6 @@ impl Connection {
         Ok(self.0.send(commands)?)
     }
 
-    /// Sets `count` keys of 16 bytes, made from their number by `key`, to values of `value_bytes`.
-    pub fn fill(&mut self, count: usize, value_bytes: usize) -> Outcome<()> {
-        let value = "v".repeat(value_bytes);
-        let mut out = Vec::new();
-        for first in (0..count).step_by(PIPELINE) {
-            let part = first..(first + PIPELINE).min(count);
-            out.clear();
-            for number in part.clone() {
-                encode(&mut out, &["SET", &key(number), &value]);
-            }
-            self.send(&out)?;
-            for _ in part {
-                self.reply()?;
-            }
-        }
-        Ok(())
-    }
-
     /// The next reply, as [`Self::call`] returns it.
     pub fn reply(&mut self) -> Outcome<String> {
         match self.0.reply()? {
@@ -77,21 +56,5 @@ impl Connection {
             TextReply::Many(all) => Err(format!("unexpected reply {all:?}").into()),
             reply => Ok(reply.text()),
         }
-    }
-}
-
-/// The key of a number as redis-benchmark writes it: 16 bytes.
-pub fn key(number: usize) -> String {
-    format!("key:{number:012}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_those_of_redis_benchmark() {
-        assert_eq!(key(7), "key:000000000007");
-        assert_eq!(key(999_999).len(), 16);
     }
 }

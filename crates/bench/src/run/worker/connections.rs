@@ -1,12 +1,13 @@
 //! A worker's connections: opened, greeted, read, broken and opened again.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Token};
 
-use super::{CONNECT_TIMEOUT, EVENTS_MAX, RETRY_NANOS, TIMER, Worker};
+use super::{CONNECT_PAUSE, CONNECT_TIMEOUT, CONNECTS_MAX, EVENTS_MAX, RETRY_NANOS, TIMER, Worker};
 use crate::driver::{Reply, codec};
 use crate::run::RunError;
 use crate::run::link::{Broken, Link};
@@ -14,21 +15,41 @@ use crate::run::slots::{Redirect, SlotMap};
 use crate::scenario::Driver;
 
 impl Worker<'_> {
-    /// Opens all connections, and waits until they are greeted.
+    /// Opens all connections, and waits until they are greeted. They come in waves: a server has
+    /// room for some hundred that it has not accepted yet, and the kernel drops the others' first
+    /// requests, which would be measured as time-outs.
     pub(super) fn connect_all(&mut self) -> Result<(), RunError> {
+        let all = self.clients.len();
+        if self.is_memory() {
+            (0..all).for_each(|index| self.enqueue(index));
+            return Ok(());
+        }
         let mut events = Events::with_capacity(EVENTS_MAX);
         let begun = Instant::now();
-        for index in 0..self.clients.len() {
-            if self.is_memory() {
-                self.enqueue(index);
-                continue;
+        for wave in (0..all).step_by(CONNECTS_MAX) {
+            let wave = wave..all.min(wave + CONNECTS_MAX);
+            for index in wave.clone() {
+                if let Err(why) = self.open(index) {
+                    self.lose(index, &why)?;
+                }
             }
-            if let Err(why) = self.open(index) {
-                self.lose(index, &why)?;
+            self.settle(wave.clone(), &mut events, begun)?;
+            if wave.end < all {
+                std::thread::sleep(CONNECT_PAUSE);
             }
         }
-        while !self.is_memory() && (0..self.clients.len()).any(|index| !self.is_settled(index)) {
-            self.poll.poll(&mut events, Some(Duration::from_millis(20)))?;
+        Ok(())
+    }
+
+    /// Waits until these connections are greeted.
+    fn settle(
+        &mut self,
+        wave: Range<usize>,
+        events: &mut Events,
+        begun: Instant,
+    ) -> Result<(), RunError> {
+        while let Some(late) = wave.clone().find(|index| !self.is_settled(*index)) {
+            self.poll.poll(events, Some(Duration::from_millis(20)))?;
             for event in events.iter().filter(|event| event.token() != TIMER) {
                 let index = event.token().0;
                 if let Err(why) = self.handle(index, event.is_writable(), 0) {
@@ -39,9 +60,8 @@ impl Worker<'_> {
                 return Err(RunError::Stopped);
             }
             if begun.elapsed() > CONNECT_TIMEOUT {
-                let late = (0..self.clients.len()).find(|index| !self.is_settled(*index));
                 let why = Broken(format!("no connection within {CONNECT_TIMEOUT:?}"));
-                return Err(self.unreachable(late.unwrap_or(0), &why));
+                return Err(self.unreachable(late, &why));
             }
         }
         Ok(())

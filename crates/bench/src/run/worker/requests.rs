@@ -119,6 +119,11 @@ impl Worker<'_> {
                 if is_good { Ok(false) } else { Err("wrong value".to_owned()) }
             }
             (Action::Get, Reply::Done) => Err("no value and no word that there is none".to_owned()),
+            // A server that answers without looking answers nothing else.
+            (Action::Put | Action::Insert, Reply::Absent | Reply::Value(_)) if !is_null => {
+                Err("not acknowledged".to_owned())
+            }
+            (Action::Delete, Reply::Value(_)) => Err("not acknowledged".to_owned()),
             _ => Ok(false),
         };
         match judged {

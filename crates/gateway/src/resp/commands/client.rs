@@ -305,6 +305,8 @@ pub fn help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     call.help(
         "CLIENT",
         &[
+            "AT (<time>|OFF)",
+            "    Read as of a past time from now on, or the newest values again.",
             "CACHING (YES|NO)",
             "    Track the keys of the next command, or do not, with OPTIN or OPTOUT.",
             "GETNAME",

@@ -7,6 +7,7 @@ use super::{Call, Outcome};
 use crate::resp::args::Args;
 use crate::resp::context::LiveSetting;
 use crate::resp::error::{CommandError, SYNTAX};
+use crate::resp::key_events::KeyEventFlags;
 use crate::resp::number;
 use crate::resp::topology::Mode;
 use ::command::glob;
@@ -26,6 +27,8 @@ enum May {
     Same,
     /// To a number, which this node has until it stops.
     Become(LiveSetting),
+    /// To flags of keyspace notifications.
+    BecomeFlags,
 }
 
 /// What there is to tell, in the order of names.
@@ -65,7 +68,11 @@ fn settings(call: &Call<'_>) -> Vec<Setting> {
         same("maxclients", &facts.clients_max),
         same("maxmemory", &facts.memory_max_bytes),
         same("maxmemory-policy", &"noeviction"),
-        same("notify-keyspace-events", &""),
+        Setting {
+            name: "notify-keyspace-events",
+            value: KeyEventFlags::of(call.ctx.live_setting(LiveSetting::KeyEvents)).text(),
+            may_be: May::BecomeFlags,
+        },
         same("port", &facts.port),
         same("proto-max-bulk-len", &limits.value_bytes_max),
         same("requirepass", &""),
@@ -92,6 +99,10 @@ impl Setting {
                 "it is '{}' for as long as the node runs; no setting was changed",
                 self.value
             )),
+            May::BecomeFlags => match KeyEventFlags::parse(wanted) {
+                Some(flags) => Ok(Some((LiveSetting::KeyEvents, flags.number()))),
+                None => Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into()),
+            },
             May::Become(live) => {
                 let Some(value) = number::parse_i64(wanted) else {
                     return Err("argument couldn't be parsed into an integer".into());
@@ -194,7 +205,8 @@ pub fn help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
             "RESETSTAT",
             "    Have the counters of INFO begin at 0.",
             "SET <setting> <value> [<setting> <value> ...]",
-            "    Change settings of this node until it stops: those of SLOWLOG and of tracking.",
+            "    Change settings of this node until it stops: those of SLOWLOG, tracking and",
+            "    keyspace notifications.",
             "    Others are read from the configuration when the server starts: only the value",
             "    that they have is accepted.",
             "REWRITE",

@@ -1,10 +1,13 @@
 //! MULTI and BEGIN, and the commands around them. Queueing is the session's
 //! ([`Session::translate`](crate::resp::Session::translate)).
 
+use keyspace::Moment;
+
 use super::{Call, Outcome};
 use crate::resp::args::Args;
 use crate::resp::error::CommandError;
 use crate::resp::request::Request;
+use crate::resp::transaction::Queue;
 
 /// `MULTI`
 pub fn multi<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
@@ -14,7 +17,10 @@ pub fn multi<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     if call.session.has_transaction() {
         return Err(CommandError::Fixed("ERR MULTI inside BEGIN is not allowed"));
     }
-    call.session.queue = Some(Box::default());
+    let at = call.session.reads_at.map(Moment::At);
+    let mut queue = Queue::default();
+    queue.at = at;
+    call.session.queue = Some(Box::new(queue));
     call.ok()
 }
 
@@ -134,7 +140,6 @@ pub fn is_left_out(name: &str) -> bool {
             | "commit"
             | "rollback"
             | "lookup"
-            | "at"
             | "explain|route"
             | "wait"
             | "waitaof"
@@ -143,5 +148,7 @@ pub fn is_left_out(name: &str) -> bool {
             | "client|kill"
             | "client|tracking"
             | "client|caching"
+            | "client|at"
+            | "carillon|gc"
     )
 }

@@ -2,7 +2,7 @@
 //! transaction since `BEGIN`.
 
 use command::ObservedVersion;
-use keyspace::KeyspaceId;
+use keyspace::{KeyspaceId, Moment};
 use txn::interactive::InteractiveTxn;
 
 use super::Session;
@@ -52,6 +52,12 @@ impl Session {
                 spec.keys_in(args).into_iter().flatten().for_each(|index| show(args.at(index)));
             }
         }
+    }
+
+    /// The past time that the queued commands read, if they do not read the newest values.
+    #[inline]
+    pub fn queued_at(&self) -> Option<Moment> {
+        self.queue.as_ref()?.at()
     }
 
     /// Takes what was queued, for [`Request::Exec`].

@@ -5,7 +5,7 @@ use command::{Read, Write};
 use super::{ReplyMode, Session};
 use crate::access::Access;
 use crate::resp::args::Args;
-use crate::resp::commands::{Call, transaction};
+use crate::resp::commands::{Call, past, transaction};
 use crate::resp::context::Context;
 use crate::resp::error::{self, CommandError};
 use crate::resp::request::Request;
@@ -54,7 +54,7 @@ impl Session {
         if self.queue.is_some() {
             return self.enqueue(args, ctx, out);
         }
-        if self.is_confined() {
+        if self.is_confined() || self.reads_at.is_some() {
             return self.translate_by_table(args, ctx, out);
         }
         if args.len() == 2 && args.name_of_three() == Some(*b"get") && self.may(Access::Read) {
@@ -82,7 +82,12 @@ impl Session {
         let spec = self.checked_spec(args).map_err(|error| self.ends_exec(args, error));
         let request = spec.and_then(|spec| {
             (self.last_command, self.is_uncounted) = (spec.name, true);
-            (spec.run)(&mut Call { session: self, ctx, out, spec }, args)
+            let reads_at = self.reads_at;
+            let mut call = Call { session: self, ctx, out, spec };
+            match reads_at {
+                Some(time) => past::as_of(&mut call, args, time),
+                None => (spec.run)(&mut call, args),
+            }
         });
         let request = request.unwrap_or_else(|error| {
             if is_http(args.at(0)) {
@@ -107,15 +112,23 @@ impl Session {
         if is_done_at_once || args.is(0, "exec") || is_http(args.at(0)) {
             return self.translate_by_table(args, ctx, out);
         }
-        let queue = self.queue.as_mut().expect("it is asked before");
-        let queued = spec.and_then(|spec| match transaction::is_left_out(spec.name) {
-            true => {
+        let mut queue = self.queue.take().expect("it is asked before");
+        let queued = spec.and_then(|spec| match () {
+            () if spec.name == "at" => {
+                queue.at = Some(self.begin_at(&queue, args)?);
+                queue.add(args)
+            }
+            () if transaction::is_left_out(spec.name) => {
                 let name = spec.name.replace('|', " ").to_ascii_uppercase();
                 Err(CommandError::formatted(format!("ERR {name} is not allowed in transactions")))
             }
-            false => queue.add(args),
+            () if queue.at.is_some() && !past::is_queued_at(spec.name) => {
+                Err(past::refused(spec.name, "This transaction"))
+            }
+            () => queue.add(args),
         });
         queue.is_broken |= queued.is_err();
+        self.queue = Some(queue);
         if !self.muted {
             let mut writer = self.writer(out);
             match queued {
@@ -145,14 +158,6 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Request<'a> {
         self.translate_by_table(args, ctx, out)
-    }
-
-    /// Whether a key is short enough.
-    pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), CommandError> {
-        match key.len() > self.limits.key_bytes_max {
-            true => Err(error::key_too_long(self.limits.key_bytes_max)),
-            false => Ok(()),
-        }
     }
 
     /// The command, if it is one, its arguments are enough and its keys short enough.

@@ -2,7 +2,7 @@
 //!
 //! Arity, flags, categories and key places are Redis 7.0.15's, since clients read them.
 
-use super::CommandSpec;
+use super::{CommandSpec, KeySpec};
 use crate::resp::commands::{
     client, cluster, command, config, connection, info, lookup, past, server, tracking,
 };
@@ -105,6 +105,9 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             CommandSpec::new("client|stale", 3, client::stale)
                 .flags("noscript loading stale", "slow connection")
                 .hidden(),
+            CommandSpec::new("client|at", 3, past::client_at)
+                .flags("noscript loading stale", "slow connection")
+                .hidden(),
             CommandSpec::new("client|route", 3, client::route)
                 .flags("noscript loading stale", "slow connection")
                 .hidden(),
@@ -168,12 +171,40 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             "O(1)",
             "Chooses how the owners of keys are looked for, or says how.",
         ),
-    CommandSpec::new("at", -3, past::at).flags("readonly noscript", "read slow").docs(
+    CommandSpec::new("at", -2, past::at).flags("readonly noscript", "read slow").docs(
         "generic",
         "carillon 0.1.0",
         "O(N) with what the command reads",
         "Returns the reply of a reading command as of a past time or snapshot.",
     ),
+    CommandSpec::new("state", 2, past::state)
+        .flags("readonly noscript", "keyspace read slow")
+        .keys(1, 1, 1, &[KeySpec::new(1, 0, 1, "RO")])
+        .docs(
+            "generic",
+            "carillon 0.1.0",
+            "O(1)",
+            "Returns whether a key had a value at a past time, none, or none yet.",
+        ),
+    CommandSpec::new("carillon", -2, server::container)
+        .flags("", "slow")
+        .docs("server", "carillon 0.1.0", "Depends on subcommand", "Does what Redis does not.")
+        .subcommands(&[
+            CommandSpec::new("carillon|gc", -2, past::collect)
+                .flags("admin noscript", "admin slow dangerous")
+                .docs(
+                    "server",
+                    "carillon 0.1.0",
+                    "O(1), and O(N) with the old versions afterwards",
+                    "Has old versions collected, or says what holds them.",
+                ),
+            CommandSpec::new("carillon|help", 2, past::help).flags("loading stale", "slow").docs(
+                "server",
+                "carillon 0.1.0",
+                "O(1)",
+                "Lists the subcommands.",
+            ),
+        ]),
     CommandSpec::new("explain", -2, server::container)
         .flags("", "slow")
         .docs("server", "carillon 0.1.0", "Depends on subcommand", "Says how things are done.")

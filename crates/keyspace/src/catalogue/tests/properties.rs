@@ -7,12 +7,14 @@ use super::*;
 fn options() -> impl Strategy<Value = KeyspaceOptions> {
     let placement =
         prop_oneof![Just(Placement::Hashed), Just(Placement::Ordered), Just(Placement::LinearHash)];
-    (placement, durability(), prop_oneof![Just(u64::MAX), 0..100_000u64], 0..11u8).prop_map(
-        |(placement, durability, retention_ms, replicas)| KeyspaceOptions {
+    let retention = prop_oneof![Just(u64::MAX), 0..100_000u64];
+    (placement, durability(), retention, 0..11u8, any::<bool>()).prop_map(
+        |(placement, durability, retention_ms, replicas, skips_equal)| KeyspaceOptions {
             placement,
             durability,
             retention_ms,
             replicas,
+            skips_equal,
         },
     )
 }
@@ -194,13 +196,15 @@ impl Op {
 fn ops() -> impl Strategy<Value = Op> {
     let name = || "[a-c/]{1,2}";
     let change = (durability(), 0..9u64, 0..11u8);
-    let change =
-        (prop::option::of(change.0), prop::option::of(change.1), prop::option::of(change.2))
-            .prop_map(|(durability, retention_ms, replicas)| KeyspaceAlteration {
-                durability,
-                retention_ms,
-                replicas,
-            });
+    let of = (prop::option::of(change.0), prop::option::of(change.1), prop::option::of(change.2));
+    let change = (of, any::<Option<bool>>()).prop_map(
+        |((durability, retention_ms, replicas), skips_equal)| KeyspaceAlteration {
+            durability,
+            retention_ms,
+            replicas,
+            skips_equal,
+        },
+    );
     prop_oneof![
         3 => (name(), options()).prop_map(|(name, options)| Op::Create(name, options)),
         1 => (name(), change).prop_map(|(name, change)| Op::Alter(name, change)),

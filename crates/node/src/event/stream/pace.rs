@@ -3,6 +3,12 @@
 //! A pace is two numbers and a clock's reading, its *turn*: when the next sample would be due if
 //! samples came evenly (the generic cell rate algorithm). The caller keeps the turn, mostly in an
 //! atomic.
+//!
+//! Where only one may come at a time, the next is due up to half as late again, by chance: nodes
+//! are sampled once in a while each, and a merge takes once in a while what they sampled. In step,
+//! it would refuse the same node each time.
+
+use keyspace::random::mix;
 
 /// The most samples a second.
 pub const SAMPLES_MAX: u32 = 1000;
@@ -32,7 +38,14 @@ impl SamplePace {
     #[inline]
     pub fn take(self, turn: u64, now_nanos: u64) -> Option<u64> {
         let is_due = turn <= now_nanos.saturating_add(self.ahead_nanos);
-        is_due.then(|| turn.max(now_nanos) + self.interval_nanos)
+        is_due.then(|| {
+            let from = turn.max(now_nanos);
+            let late = match self.ahead_nanos {
+                0 => mix(from) % (self.interval_nanos / 2 + 1),
+                _ => 0,
+            };
+            from + self.interval_nanos + late
+        })
     }
 }
 
@@ -53,6 +66,24 @@ mod tests {
         assert_eq!(at_once, 20);
         assert_eq!(SamplePace::new(0), None);
         assert_eq!(SamplePace::new(5000), SamplePace::new(SAMPLES_MAX));
+    }
+
+    #[test]
+    fn sources_in_step_all_get_through_a_merge() {
+        let (source, merge) = (SamplePace::new(1).unwrap(), SamplePace::new(3).unwrap());
+        let (mut turns, mut merge_turn, mut taken) = ([0; 3], 0, [0; 3]);
+        // Each millisecond a request at each node, one after the other.
+        for millis in 1_000..31_000_u64 {
+            for node in 0..3 {
+                let now = millis * 1_000_000 + node as u64 * 1_000;
+                let Some(turn) = source.take(turns[node], now) else { continue };
+                turns[node] = turn;
+                if let Some(turn) = merge.take(merge_turn, now) {
+                    (merge_turn, taken[node]) = (turn, taken[node] + 1);
+                }
+            }
+        }
+        assert!(taken.iter().all(|taken| *taken >= 5), "{taken:?}");
     }
 
     proptest! {

@@ -11,6 +11,7 @@ use super::*;
 use crate::replica::catalogue::{Change, System};
 use crate::replica::state::Content;
 use crate::reshape::bootstrap;
+use crate::routing::fetch::{FetchRequest, FetchResult, PastValue, past_here};
 
 fn ordered_keyspace() -> keyspace::Keyspace {
     let mut op = Vec::new();
@@ -138,4 +139,43 @@ fn key_that_moved_away_is_not_as_it_was_seen() {
     assert!(as_seen(b"none", absent(70)));
     view.write().merged_away = true;
     assert!(!as_seen(b"none", absent(70)), "its shard has become a part of another");
+}
+
+/// A replica that does not lead answers at a time that is closed here, and within the horizon that
+/// binds the next leader; and not a moment later.
+#[test]
+fn past_is_answered_here_up_to_closed_time_and_horizon() {
+    let keyspace = ordered_keyspace();
+    let (hasher, at) = (KeyHasher::new([1; 16]), Timestamp::from_millis);
+    let mut state = bootstrap::first_state(&keyspace, 0, hasher);
+    let engine = state.engine_mut().expect("the shard has keys");
+    engine.put(&hasher.key(b"k"), &[b"old"], 0, at(20));
+    engine.put(&hasher.key(b"k"), &[b"new"], 0, at(40));
+    engine.put(&hasher.key(b"later"), &[b"x"], 0, at(40));
+    engine.raise_safe_point(at(10));
+    state.horizon = at(60);
+    let view = std::sync::Arc::new(RwLock::new(state));
+    let route = Route::begun(keyspace, hasher, vec![view.clone()]);
+    let want = FetchRequest::keys([&b"k"[..], b"later"]);
+    let shown = |ms| {
+        let found = past_here(&route, 0, at(ms), &want)?;
+        let FetchResult::Past(values) = found else { panic!("{found:?}") };
+        let word = |value: &PastValue| match value {
+            PastValue::Value(held) => String::from_utf8_lossy(&held.value).into_owned(),
+            other => format!("{other:?}"),
+        };
+        Some(values.iter().map(word).collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(shown(30), None, "nothing is closed yet");
+    view.read().serving.fresh(1, at(50));
+    assert_eq!(shown(30).as_deref(), Some("old NilYet"));
+    assert_eq!(shown(50).as_deref(), Some("new x"));
+    assert_eq!(shown(51), None);
+    view.read().serving.fresh(2, at(90));
+    assert_eq!(shown(60).as_deref(), Some("new x"));
+    assert_eq!(shown(61), None, "the next leader may write there");
+    let below = past_here(&route, 0, at(9), &want);
+    assert_eq!(below, Some(FetchResult::BelowSafePoint(at(10))));
+    view.write().merged_away = true;
+    assert_eq!(shown(30), None, "its keys are another shard's");
 }

@@ -49,7 +49,7 @@ fn right() -> ShardState {
 
 /// The next entry of a shard, at this time.
 fn entry(state: &ShardState, kind: Kind, at: u64, mut bytes: Vec<u8>) -> Entry {
-    let header = Header { kind, timestamp: Timestamp(at), term: 2, count: 1 };
+    let header = Header { kind, skips_equal: false, timestamp: Timestamp(at), term: 2, count: 1 };
     header.fill(&mut bytes);
     Entry::new(state.applied_index + 1, 2, bytes.into(), false)
 }

@@ -13,6 +13,7 @@ use super::{
     Ends, FetchRequest, FetchResult, HeldChange, HeldSafePoints, HeldVersion, History, KEYS_MAX,
     PastValue,
 };
+use crate::feed::changes::{ChangesWanted, FoundChanges};
 use crate::tracking::interests::Registration;
 use crate::tracking::message::StreamId;
 use txn::wait_queue::{ReserveFrom, ReservingRead};
@@ -54,6 +55,10 @@ impl FetchRequest {
                 want.encode(out);
             }
             FetchRequest::SafePoints => out.push(17),
+            FetchRequest::Changes(want) => {
+                out.push(18);
+                want.encode(out);
+            }
             FetchRequest::Catalogue { known } => {
                 out.push(6);
                 put_varint(*known, out);
@@ -153,24 +158,25 @@ impl FetchRequest {
                 let at = Timestamp(reader.u64()?);
                 let bad = DecodeError::Field { what: "what is wanted of a past time" };
                 // Before it is read: none may stand in another.
-                if !matches!(reader.rest().first(), Some(0 | 4 | 5 | 9)) {
+                if !matches!(reader.rest().first(), Some(0 | 4 | 5 | 9 | 15)) {
                     return Err(bad);
                 }
                 FetchRequest::Past { at, want: Box::new(Self::decode(reader)?) }
             }
             17 => FetchRequest::SafePoints,
+            18 => FetchRequest::Changes(Box::new(ChangesWanted::decode(reader)?)),
             8 => FetchRequest::Random { ends: read_ends(reader)?, number: reader.varint()? },
             found => return Err(DecodeError::Tag { what: "what is wanted", found }),
         })
     }
 }
 
-fn put_ends((start, end): &Ends, out: &mut Vec<u8>) {
+pub(crate) fn put_ends((start, end): &Ends, out: &mut Vec<u8>) {
     start.encode(out);
     end.encode(out);
 }
 
-fn read_ends(reader: &mut Reader<'_>) -> Result<Ends, DecodeError> {
+pub(crate) fn read_ends(reader: &mut Reader<'_>) -> Result<Ends, DecodeError> {
     Ok((Cut::decode(reader)?, Cut::decode(reader)?))
 }
 
@@ -211,6 +217,10 @@ impl FetchResult {
                     out.extend_from_slice(&at.0.to_le_bytes());
                 });
                 put_all(leases, out, |lease, out| lease.encode(out));
+            }
+            FetchResult::Changes(found) => {
+                out.push(13);
+                found.encode(out);
             }
             FetchResult::History(History { changes, has_more, safe_point }) => {
                 out.push(8);
@@ -289,6 +299,7 @@ impl FetchResult {
                 })?,
                 leases: read_all(reader, usize::MAX, Lease::decode)?,
             }),
+            13 => FetchResult::Changes(FoundChanges::decode(reader)?),
             2 => FetchResult::Size(reader.varint()?),
             3 => FetchResult::Random { size: reader.varint()?, key: read_maybe(reader, bytes)? },
             4 => FetchResult::Keys {
@@ -346,6 +357,7 @@ impl FetchResult {
                 };
                 changes.iter().map(bytes).sum()
             }
+            FetchResult::Changes(found) => found.bytes(),
             FetchResult::Then(_)
             | FetchResult::Size(_)
             | FetchResult::BelowSafePoint(_)
@@ -386,12 +398,12 @@ fn read_past(reader: &mut Reader<'_>) -> Result<PastValue, DecodeError> {
     })
 }
 
-fn put_all<T>(all: &[T], out: &mut Vec<u8>, put: impl Fn(&T, &mut Vec<u8>)) {
+pub(crate) fn put_all<T>(all: &[T], out: &mut Vec<u8>, put: impl Fn(&T, &mut Vec<u8>)) {
     put_varint(all.len() as u64, out);
     all.iter().for_each(|one| put(one, out));
 }
 
-fn read_all<'a, T>(
+pub(crate) fn read_all<'a, T>(
     reader: &mut Reader<'a>,
     count_max: usize,
     read: impl Fn(&mut Reader<'a>) -> Result<T, DecodeError>,
@@ -402,21 +414,21 @@ fn read_all<'a, T>(
     (0..count).map(|_| read(reader)).collect()
 }
 
-fn put_maybe<T>(one: Option<&T>, out: &mut Vec<u8>, put: impl Fn(&T, &mut Vec<u8>)) {
+pub(crate) fn put_maybe<T>(one: Option<&T>, out: &mut Vec<u8>, put: impl Fn(&T, &mut Vec<u8>)) {
     out.push(u8::from(one.is_some()));
     if let Some(one) = one {
         put(one, out);
     }
 }
 
-fn read_maybe<'a, T>(
+pub(crate) fn read_maybe<'a, T>(
     reader: &mut Reader<'a>,
     read: impl Fn(&mut Reader<'a>) -> Result<T, DecodeError>,
 ) -> Result<Option<T>, DecodeError> {
     Ok(if read_flag(reader)? { Some(read(reader)?) } else { None })
 }
 
-fn read_flag(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
+pub(crate) fn read_flag(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
     match reader.u8()? {
         0 => Ok(false),
         1 => Ok(true),
@@ -435,7 +447,7 @@ fn read_held(reader: &mut Reader<'_>) -> Result<HeldVersion, DecodeError> {
     Ok(HeldVersion { value, expiry_ms, timestamp: Timestamp(reader.u64()?) })
 }
 
-fn put_bound(bound: &Bound<Box<[u8]>>, out: &mut Vec<u8>) {
+pub(crate) fn put_bound(bound: &Bound<Box<[u8]>>, out: &mut Vec<u8>) {
     let (tag, key) = match bound {
         Bound::Unbounded => return out.push(0),
         Bound::Included(key) => (1, key),
@@ -445,7 +457,7 @@ fn put_bound(bound: &Bound<Box<[u8]>>, out: &mut Vec<u8>) {
     put_bytes(key, out);
 }
 
-fn read_bound(reader: &mut Reader<'_>) -> Result<Bound<Box<[u8]>>, DecodeError> {
+pub(crate) fn read_bound(reader: &mut Reader<'_>) -> Result<Bound<Box<[u8]>>, DecodeError> {
     Ok(match reader.u8()? {
         0 => Bound::Unbounded,
         1 => Bound::Included(reader.bytes()?.into()),

@@ -48,6 +48,8 @@ pub(crate) fn find(
     }
     let engine = state.engine()?;
     match want {
+        // It gets a time of its own among the readers ([`crate::feed`]).
+        FetchRequest::Changes(_) => return None,
         FetchRequest::Past { at, want } => return past(state, engine, *at, want),
         FetchRequest::Keys { keys, .. } => return versions(state, engine, keys, now, committed),
         FetchRequest::At { key, at } | FetchRequest::History { key, at, .. }
@@ -70,24 +72,27 @@ pub(crate) fn find(
         return None;
     }
     Some(match want {
-        FetchRequest::Keys { .. }
-        | FetchRequest::At { .. }
-        | FetchRequest::History { .. }
-        | FetchRequest::Past { .. }
-        | FetchRequest::SafePoints
-        | FetchRequest::Catalogue { .. } => unreachable!("answered above"),
         // No transaction with a lock here by then is undecided: what it wrote here has its time.
         FetchRequest::Newest { .. } => FetchResult::Newest(now),
-        // The replica registers it ([`crate::tracking`]): there is nothing to be found.
-        FetchRequest::Track { .. } => return None,
         FetchRequest::Size { .. } => FetchResult::Size(engine.len(now)),
         FetchRequest::Random { number, .. } => {
             let key = engine.random_key(number.rotate_left(32), now).map(Box::from);
             FetchResult::Random { size: engine.len(now), key }
         }
-        FetchRequest::Scan { cursor, end, keys_max } => scan(engine, *cursor, *end, *keys_max, now),
+        // The replica registers interest ([`crate::tracking`]): there is nothing to be found. All
+        // the others but pieces are answered above.
+        want => return piece(engine, want, now),
+    })
+}
+
+/// A piece of a shard's keys at a time. `None`: the question is not about one.
+fn piece(engine: &MemoryEngine, want: &FetchRequest, time: Timestamp) -> Option<FetchResult> {
+    match want {
+        FetchRequest::Scan { cursor, end, keys_max } => {
+            Some(scan(engine, *cursor, *end, *keys_max, time))
+        }
         FetchRequest::Numbers { from, end, keys_max } => {
-            numbers(engine, *from, *end, *keys_max, now)
+            Some(numbers(engine, *from, *end, *keys_max, time))
         }
         FetchRequest::Range { low, high, reverse, keys_max, with_values } => {
             let range = Range {
@@ -97,9 +102,40 @@ pub(crate) fn find(
                 visited_max: usize::try_from(*keys_max).unwrap_or(usize::MAX),
                 examined_max: PIECE_KEYS,
             };
-            pairs(engine, &range, *with_values, now)
+            Some(pairs(engine, &range, *with_values, time))
         }
-    })
+        FetchRequest::Keys { .. }
+        | FetchRequest::At { .. }
+        | FetchRequest::History { .. }
+        | FetchRequest::Past { .. }
+        | FetchRequest::Newest { .. }
+        | FetchRequest::SafePoints
+        | FetchRequest::Catalogue { .. }
+        | FetchRequest::Size { .. }
+        | FetchRequest::Random { .. }
+        | FetchRequest::Track { .. }
+        | FetchRequest::Changes(_) => None,
+    }
+}
+
+/// What the replica here has for an answer at a past time, whether it leads or not. `None`: its
+/// leader must be asked.
+///
+/// A leader has promised that nothing comes at or below `closed` any more, and all that came is
+/// applied here (SAFETY G2, G17). The promise outlives that leader only up to the logged horizon.
+pub fn past_here(
+    route: &Route,
+    place: usize,
+    at: Timestamp,
+    want: &FetchRequest,
+) -> Option<FetchResult> {
+    let state: &ShardState = &route.views[place].read();
+    let engine = state.engine()?;
+    let is_closed = at <= state.serving.closed() && at <= state.horizon;
+    if !is_closed || state.descriptor.shard != route.shard(place) || state.merged_away {
+        return None;
+    }
+    want.is_of(&state.descriptor.arc).then(|| past(state, engine, at, want)).flatten()
 }
 
 /// What a question has for an answer at a past time. `None`: a transaction may write something here
@@ -114,46 +150,29 @@ fn past(
     if at < safe_point {
         return Some(FetchResult::BelowSafePoint(safe_point));
     }
-    let is_hidden = match want {
-        FetchRequest::Keys { keys, .. } => keys.iter().any(|key| state.locks.hides_at(key, at)),
-        _ => state.locks.writes_by(at),
+    let FetchRequest::Keys { keys, .. } = want else {
+        return match want {
+            _ if state.locks.writes_by(at) => None,
+            FetchRequest::Newest { .. } => Some(FetchResult::Newest(at)),
+            _ => piece(engine, want, at),
+        };
     };
-    if is_hidden {
+    if keys.iter().any(|key| state.locks.hides_at(key, at)) {
         return None;
     }
-    Some(match want {
-        FetchRequest::Keys { keys, .. } => {
-            let (mut values, mut bytes) = (Vec::with_capacity(keys.len().min(PIECE_KEYS)), 0);
-            for key in keys {
-                let value = then(engine, key, at);
-                bytes += match &value {
-                    PastValue::Value(held) => held.value.len(),
-                    _ => 0,
-                };
-                if bytes > ANSWER_BYTES_MAX && !values.is_empty() {
-                    break;
-                }
-                values.push(value);
-            }
-            FetchResult::Past(values)
+    let (mut values, mut bytes) = (Vec::with_capacity(keys.len().min(PIECE_KEYS)), 0);
+    for key in keys {
+        let value = then(engine, key, at);
+        bytes += match &value {
+            PastValue::Value(held) => held.value.len(),
+            _ => 0,
+        };
+        if bytes > ANSWER_BYTES_MAX && !values.is_empty() {
+            break;
         }
-        FetchRequest::Scan { cursor, end, keys_max } => scan(engine, *cursor, *end, *keys_max, at),
-        FetchRequest::Numbers { from, end, keys_max } => {
-            numbers(engine, *from, *end, *keys_max, at)
-        }
-        FetchRequest::Range { low, high, reverse, keys_max, with_values } => {
-            let range = Range {
-                start: low.as_ref().map(|key| &**key),
-                end: high.as_ref().map(|key| &**key),
-                reverse: *reverse,
-                visited_max: usize::try_from(*keys_max).unwrap_or(usize::MAX),
-                examined_max: PIECE_KEYS,
-            };
-            pairs(engine, &range, *with_values, at)
-        }
-        // No node can send one.
-        _ => unreachable!("not a question about a past time"),
-    })
+        values.push(value);
+    }
+    Some(FetchResult::Past(values))
 }
 
 fn versions(

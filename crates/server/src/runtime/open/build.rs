@@ -30,6 +30,7 @@ use crate::runtime::events::Events;
 use crate::runtime::executors::{ExecutorCell, Executors};
 use crate::runtime::identity::NodeIdentity;
 use crate::runtime::inquiries::Inquiries;
+use crate::runtime::lease_budget::LeaseBudget;
 use crate::runtime::lifecycle::Lifecycle;
 use crate::runtime::log::NodeLog;
 use crate::runtime::mailbox::Mailbox;
@@ -89,6 +90,7 @@ pub(super) fn build(
         admin_states: AdminStateCache::default(),
         version: ClusterVersionState::new(config),
         memory: Memory::new(config.memory_bytes_max()),
+        lease_budget: LeaseBudget::new(config.snapshot_bytes_max()),
         events,
         request_rates: RequestRates::new(config.split_rate, seed),
         disk_pace: DiskPace::default(),

@@ -26,6 +26,7 @@ mod registry;
 mod waits;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -83,6 +84,8 @@ pub struct PubSub {
     /// By event loop.
     backlogs: Box<[Backlog]>,
     counters: PubSubCounters,
+    /// Which keyspace notifications clients of this node have asked for.
+    key_events: AtomicI64,
 }
 
 /// Numbers since the process started.
@@ -108,7 +111,18 @@ impl PubSub {
             waits: Mutex::default(),
             backlogs: (0..event_loops).map(|_| Backlog::default()).collect(),
             counters: PubSubCounters::default(),
+            key_events: AtomicI64::new(0),
         }
+    }
+
+    /// Which keyspace notifications there are: flags of [`gateway::resp::KeyEventFlags`].
+    pub fn key_events(&self) -> i64 {
+        self.key_events.load(Ordering::Relaxed)
+    }
+
+    /// There are these from now on, until the node stops.
+    pub fn set_key_events(&self, flags: i64) {
+        self.key_events.store(flags, Ordering::Relaxed);
     }
 
     /// What was counted.

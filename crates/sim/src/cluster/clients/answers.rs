@@ -4,6 +4,7 @@ use command::{NotDone, Reply};
 use node::executor::Answer;
 
 use super::super::World;
+use super::super::feeds::FEEDS;
 use super::super::snapshots::TRAVELLERS;
 use super::super::tracking::TRACKERS;
 use super::{KeyOp, Op};
@@ -51,6 +52,9 @@ impl World {
         }
         if answer.origin() == TRAVELLERS {
             return self.traveller_answered(&answer);
+        }
+        if answer.origin() == FEEDS {
+            return self.feed_answered(answer);
         }
         if Self::is_wide(&answer) {
             return self.handle_multi_shard_answer(answer);

@@ -90,6 +90,7 @@ impl World {
             | FetchResult::BelowSafePoint(_)
             | FetchResult::Newest(_)
             | FetchResult::SafePoints(_)
+            | FetchResult::Changes(_)
             | FetchResult::Tracked(_)
             | FetchResult::Catalogue { .. } => {
                 unreachable!("nobody asked for that")

@@ -117,9 +117,10 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
         same_page(page, rest, is_of_page, visit)
     }
 
-    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {
-        self.a.put(key, parts, expiry_ms, at);
-        self.b.put(key, parts, expiry_ms, at);
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) -> bool {
+        let a = self.a.put(key, parts, expiry_ms, at);
+        assert_eq!(a, self.b.put(key, parts, expiry_ms, at), "whether {:?} changed", key.bytes);
+        a
     }
 
     fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool {

@@ -230,13 +230,13 @@ impl Engine for Model {
         Ok(None)
     }
 
-    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) -> bool {
         if expiry_ms != 0 && expiry_ms <= at.millis() {
-            self.delete(key, at);
-        } else {
-            let value = Some(parts.concat());
-            self.write(key.bytes, Written { timestamp: at, value, expiry_ms });
+            return self.delete(key, at);
         }
+        let value = Some(parts.concat());
+        self.write(key.bytes, Written { timestamp: at, value, expiry_ms });
+        true
     }
 
     fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool {

@@ -90,17 +90,8 @@ impl Nodes {
         Ok(keys.into_iter().flatten().collect())
     }
 
-    /// Makes a keyspace, of three replicas.
-    pub fn create_keyspace(&self, name: &str) -> Outcome<()> {
-        let body = format!(r#"{{"name":"{name}"}}"#);
-        match http::request(self.http(0), "POST", "/v1/keyspaces", &body)? {
-            201 => Ok(()),
-            status => Err(format!("keyspace {name}: HTTP {status}").into()),
-        }
-    }
-
     /// How many shards a node says it holds.
-    pub fn shards(&self, node: usize) -> Outcome<u64> {
+    fn shards(&self, node: usize) -> Outcome<u64> {
         let status = http::body(self.http(node), "/v1/status")?;
         let status: serde_json::Value = serde_json::from_str(&status)?;
         status["shards"].as_u64().ok_or_else(|| "the status names no shards".into())

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::str::FromStr;
 
 use super::nodes::NODES;
 use crate::Outcome;
@@ -49,6 +50,14 @@ impl Rival {
             Err(format!("{ETCD_LOAD}: {said}{complained}").into())
         }
     }
+}
+
+/// The figure below a name, of two lines of names and figures, as the driver prints them.
+pub fn column<T: FromStr>(csv: &str, name: &str) -> Option<T> {
+    let mut rows = csv.lines().filter(|line| line.starts_with('"'));
+    let mut cells = || Some(rows.next()?.split(',').map(|cell| cell.trim_matches('"')));
+    let (mut names, mut figures) = (cells()?, cells()?);
+    figures.nth(names.position(|each| each == name)?)?.parse().ok()
 }
 
 /// Whether etcd and its driver are installed.
@@ -109,5 +118,19 @@ impl Rival {
             })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_by_the_names_of_their_columns() {
+        let csv = "some words\n\"rate\",\"p50_ms\"\n\"83333.34\",\"0.303\"\n";
+        assert_eq!(column(csv, "p50_ms"), Some(0.303));
+        assert_eq!(column(csv, "rate"), Some(83_333.34));
+        assert_eq!(column::<f64>(csv, "p99_ms"), None);
+        assert_eq!(column::<f64>("cannot connect", "rate"), None);
     }
 }

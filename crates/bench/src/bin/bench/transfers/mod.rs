@@ -31,10 +31,10 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use crate::cluster::figures::median;
 use crate::cluster::nodes::{NODES, Nodes};
-use crate::cluster::rivals::{self, Rival};
-use crate::rates::median;
-use crate::{Outcome, load, machine};
+use crate::cluster::rivals::{self, Rival, column};
+use crate::{Outcome, machine};
 use accounts::OPENING;
 use clients::{Counts, TransferMethod};
 use harness::process::Directory;
@@ -290,7 +290,7 @@ impl Stores {
         let lasting = format!("{}s", lasting.as_secs());
         let (said, complained) = self.drive_etcd(&["-t", "transfers", "-for", &lasting])?;
         let number = |name| {
-            let number: Option<f64> = load::column(&said, name);
+            let number: Option<f64> = column(&said, name);
             number.ok_or_else(|| format!("the driver of etcd: {said}{complained}"))
         };
         let failed = number("failed")? as u64;
@@ -308,11 +308,11 @@ impl Stores {
             return Ok(None);
         }
         let (said, _) = self.drive_etcd(&["-t", "sum"])?;
-        let found: Option<usize> = load::column(&said, "accounts");
+        let found: Option<usize> = column(&said, "accounts");
         if found != Some(self.accounts) {
             return Err(format!("etcd has {found:?} accounts of {}", self.accounts).into());
         }
-        Ok(load::column(&said, "sum"))
+        Ok(column(&said, "sum"))
     }
 }
 
