@@ -35,6 +35,7 @@ mod prove;
 mod routes;
 mod snapshots;
 mod txn;
+mod volumes;
 
 use bytes::Bytes;
 use keyspace::Timestamp;
@@ -64,6 +65,7 @@ pub use snapshots::{
     AHEAD_MS_MAX, GET_MANY_KEYS_MAX, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec,
 };
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
+pub use volumes::VolumeSpec;
 
 use events::{Wake, WatchRequest, Watching};
 use feeds::{FeedRequest, Feeding};
@@ -380,6 +382,9 @@ pub struct KeyspaceSpec {
     /// given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_equal_writes: Option<bool>,
+    /// Makes it a volume, whose keys are blocks of a disk; its durability is sync.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeSpec>,
 }
 
 /// What to change of a keyspace.
@@ -398,6 +403,9 @@ pub struct KeyspaceChange {
     /// Whether writes of what a key has make no new version from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_equal_writes: Option<bool>,
+    /// The size of a volume from now on. What lies behind a smaller one stays in the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_bytes: Option<u64>,
 }
 
 /// A keyspace as it is.
@@ -417,6 +425,9 @@ pub struct KeyspaceInfo {
     pub replicas: u8,
     /// Whether writes of what a key has make no new version.
     pub skip_equal_writes: bool,
+    /// Of a volume: its size and its blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeSpec>,
     /// How many shards it has.
     pub shards: u64,
     /// How many keys it has.

@@ -38,6 +38,7 @@ mod start;
 mod status;
 mod txn;
 mod upgrade;
+mod volumes;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -76,6 +77,7 @@ fn run(command: Command) -> Exit {
         Command::Script(args) => script::script(&args),
         Command::Txn(args) => txn::txn(&args),
         Command::Keyspace(args) => keyspaces::run(&args.command),
+        Command::Volume(args) => volumes::run(&args.command),
         Command::Status(args) => status::status(&args),
         Command::Nodes(NodesArgs { command: Some(command), .. }) => drain::act(&command),
         Command::Nodes(args) => cluster::nodes(&args),

@@ -66,6 +66,8 @@ pub enum Feature {
     SkippedWrites,
     /// Nodes ask leaders what has changed.
     Feeds,
+    /// Keyspaces that are volumes.
+    Volumes,
 }
 
 impl Feature {
@@ -88,7 +90,8 @@ impl Feature {
             | Feature::Inquiries
             | Feature::Snapshots
             | Feature::SkippedWrites
-            | Feature::Feeds => ClusterVersion(2),
+            | Feature::Feeds
+            | Feature::Volumes => ClusterVersion(2),
         }
     }
 }
