@@ -48,10 +48,7 @@ impl Protocol {
 
     /// Whether the event loops serve it.
     pub fn is_of_loops(self) -> bool {
-        matches!(
-            self,
-            Protocol::Resp | Protocol::RespReplica | Protocol::Native | Protocol::Nbd
-        )
+        matches!(self, Protocol::Resp | Protocol::RespReplica | Protocol::Native | Protocol::Nbd)
     }
 
     /// The error for a client beyond `connections_max`, before its connection is closed.

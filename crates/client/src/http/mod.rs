@@ -30,7 +30,9 @@ pub use error::{ClientError, Outcome, Problem};
 pub use events::EventStream;
 pub use feed::{Changed, Feed, FeedChange, FeedCommit, FeedEvent, FeedOptions, NO_NODE_TIMEOUT};
 pub use txn::bytes_of;
-pub use types::{GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions};
+pub use types::{
+    GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions, VolumeSpec,
+};
 use types::{KeyspaceList, encode};
 use wire::Endpoint;
 pub use wire::{REPLY_BYTES_MAX, Reply, Request};

@@ -45,11 +45,8 @@ const ALTERS_RETENTION: u8 = 2;
 const ALTERS_REPLICAS: u8 = 4;
 const ALTERS_SKIPS_EQUAL: u8 = 8;
 const ALTERS_VOLUME: u8 = 16;
-const ALTERS_ANY: u8 = ALTERS_DURABILITY
-    | ALTERS_RETENTION
-    | ALTERS_REPLICAS
-    | ALTERS_SKIPS_EQUAL
-    | ALTERS_VOLUME;
+const ALTERS_ANY: u8 =
+    ALTERS_DURABILITY | ALTERS_RETENTION | ALTERS_REPLICAS | ALTERS_SKIPS_EQUAL | ALTERS_VOLUME;
 /// Beside a keyspace's durability: writes of what a key has make no version.
 const SKIPS_EQUAL: u8 = 128;
 /// The same: it is a volume.

@@ -29,7 +29,8 @@ use gateway::nbd::{
 };
 use gateway::resp::Gather;
 use keyspace::{KeyspaceId, VolumeOptions};
-use node::routing::route::{Route, Routes};
+use node::control::Routes;
+use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::{Connection, Protocol};
@@ -161,7 +162,7 @@ impl EventLoop {
             }
             let consumed = match session.phase {
                 Phase::Negotiating(_) => self.negotiate(connection, &input[done..]),
-                Phase::Open { .. } => self.run_request(at, connection, &input[done..]),
+                Phase::Open { .. } => self.run_volume_request(at, connection, &input[done..]),
             };
             if consumed == 0 {
                 break;
@@ -196,7 +197,12 @@ impl EventLoop {
         used
     }
 
-    fn run_request(&mut self, at: usize, connection: &mut Connection, input: &[u8]) -> usize {
+    fn run_volume_request(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        input: &[u8],
+    ) -> usize {
         let Protocol::Volume(session) = &mut connection.protocol else { return 0 };
         let Phase::Open { keyspace, form, .. } = &mut session.phase else { return 0 };
         let route = connection.route.clone().filter(|route| route.keyspace.id == *keyspace);
@@ -278,7 +284,7 @@ impl EventLoop {
             nbd::Command::Read { is_whole } => {
                 self.counted.others += 1;
                 let mut found = FoundBlocks::new(&blocks, volume, true);
-                if !self.look(connection, route, work, blocks, &mut found) {
+                if !self.look_at_blocks(connection, route, work, blocks, &mut found) {
                     return false;
                 }
                 if found.is_broken {
@@ -291,10 +297,10 @@ impl EventLoop {
             }
             nbd::Command::BlockStatus { is_one } => {
                 let end = blocks.end.min(blocks.start + STATUS_BLOCKS_MAX);
-                let told = (end * u64::from(volume.block_bytes) - request.offset)
-                    .min(request.length);
+                let told =
+                    (end * u64::from(volume.block_bytes) - request.offset).min(request.length);
                 let mut found = FoundBlocks::new(&(blocks.start..end), volume, false);
-                if !self.look(connection, route, work, blocks.start..end, &mut found) {
+                if !self.look_at_blocks(connection, route, work, blocks.start..end, &mut found) {
                     return false;
                 }
                 let mut extents = found.extents(request.offset, told);
@@ -302,7 +308,9 @@ impl EventLoop {
                 let out = &mut connection.output.bytes;
                 writer.status(request.cookie, request.offset, &extents, out);
             }
-            nbd::Command::Write(bytes) => self.write_blocks(connection, volume, work, blocks, bytes),
+            nbd::Command::Write(bytes) => {
+                self.write_blocks(connection, volume, work, blocks, bytes)
+            }
             nbd::Command::Trim | nbd::Command::WriteZeroes { .. } => {
                 return self.zero_blocks(connection, route, volume, work, blocks);
             }
@@ -316,7 +324,7 @@ impl EventLoop {
     }
 
     /// Looks at blocks. `false`: they must be waited for.
-    fn look(
+    fn look_at_blocks(
         &mut self,
         connection: &mut Connection,
         route: &Route,
@@ -412,7 +420,7 @@ impl EventLoop {
             }
             let piece = start..blocks.end.min(start + PIECE_BLOCKS);
             let mut found = FoundBlocks::new(&piece, volume, false);
-            if !self.look(connection, route, work, piece.clone(), &mut found) {
+            if !self.look_at_blocks(connection, route, work, piece.clone(), &mut found) {
                 return false;
             }
             if let Protocol::Volume(session) = &mut connection.protocol {
