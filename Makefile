@@ -13,7 +13,9 @@ SEED ?= 1
 SECONDS_EACH ?= 20
 HOURS ?= 1
 BENCH ?=
-DIST := --carillon target/dist/carillon
+PLAYS := $(addprefix rearrange-,join drain swap lose leave domain dark part isolate)
+SCENARIOS := one-node data-size cluster redis-synced failover mixed-pipelines lua-scripts idle transfers $(PLAYS)
+WITH_ETCD := cluster-etcd transfers-etcd
 
 help: ## Lists the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | column -t -s '|'
@@ -43,11 +45,11 @@ papers: dist ## Measures what five documents measured, and writes docs/papers (f
 
 bench: dist ## Measures one node, then a cluster, beside others; BENCH='--quick' for a short run
 	@scripts/setup.sh bench
-	@for name in one-node data-size cluster $$(command -v etcd >/dev/null && echo cluster-etcd) redis-synced failover mixed-pipelines lua-scripts idle; do \
-	  target/dist/carillon bench run $$name --out target/bench/$$name --replace $(if $(filter --quick,$(BENCH)),--seconds 1 --repetitions 1) || exit 1; \
-	done
-	@cargo run --release --locked --quiet --package bench -- $(DIST) rearrange $(filter --quick,$(BENCH))
-	@cargo run --release --locked --quiet --package bench -- $(DIST) transfers $(filter --quick,$(BENCH))
+	@for name in $(SCENARIOS) $$(command -v etcd >/dev/null && echo $(WITH_ETCD)); do \
+	  target/dist/carillon bench run $$name --out target/bench/$$name --replace $(if $(filter --quick,$(BENCH)),--seconds 1 --repetitions 1) || failed="$$failed $$name"; \
+	done; \
+	test ! -d target/bench/transfers-etcd || target/dist/carillon bench compare target/bench/transfers-etcd target/bench/transfers; \
+	test -z "$$failed" || { echo "bench: failed:$$failed" >&2; exit 1; }
 	@target/dist/carillon bench papers --only 000 --out target/bench/papers $(filter --quick,$(BENCH))
 
 callgrind: ## Counts instructions per GET and SET

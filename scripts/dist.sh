@@ -2,7 +2,7 @@
 # Builds target/dist/carillon, the binary that is worth shipping: one program, optimised as one, by
 # what it does under load. Three steps, of some minutes each:
 #   1. a build that counts what is executed,
-#   2. loads of `bench` on it, on loopback, of the kinds that users have,
+#   2. loads of `carillon bench` on it, on loopback, of the kinds that users have,
 #   3. the build that goes by these counts.
 # The counts are put together by llvm-profdata of the compiler's own LLVM: rustup's component
 # llvm-tools, or else Debian's package llvm-NN; what is missing is installed.
@@ -54,7 +54,6 @@ build -Cprofile-generate="$work/counts"
 cp "$work/$host/dist/carillon" "$work/carillon"
 
 echo "  dist: loads"
-cargo build --release --locked --quiet --package bench
 train() {
   LLVM_PROFILE_FILE="$work/counts/%p.profraw" "$@" >>"$work/loads.log" 2>&1 || {
     echo "dist: $* has failed: $work/loads.log" >&2
@@ -62,8 +61,8 @@ train() {
   }
 }
 : >"$work/loads.log"
-train target/release/bench --carillon "$work/carillon" --out "$work/bench" \
-  transfers --quick --loads one-shot,watch,hot-one-shot,hot-watch
+train "$work/carillon" bench run transfers --out "$work/bench/transfers" --replace \
+  --repetitions 1 --set keys.count=20_000 --set keys.hot_keys=0.005 --set phase.rest.seconds=3
 train "$work/carillon" bench run cluster --out "$work/bench/cluster" --replace \
   --seconds 2 --repetitions 1
 "$(profdata)" merge -o "$work/counts.profdata" "$work"/counts/*.profraw

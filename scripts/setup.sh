@@ -3,8 +3,8 @@
 # redis-py in target/venv, schemathesis in target/openapi-venv, ioredis beside its test, go-redis
 # built into target/clients; what tests/programs tries, in target/programs and beside its test; and
 # what the console needs: Debian's chromium, and npm packages in console/node_modules.
-# `setup.sh bench` installs for benchmarks of clusters besides: Debian's etcd, and its driver built into
-# target/clients. Without them these benchmarks leave etcd out, so that is no failure.
+# `setup.sh bench` installs Debian's etcd besides, a peer of benchmarks of clusters. They leave it
+# out where it cannot be had, so that is no failure.
 # `setup.sh soak` installs for Redis's Tcl suites besides; without that soak skips them.
 # Quiet unless something fails. Safe to run again.
 set -euo pipefail
@@ -126,15 +126,4 @@ fi
 
 if ! command -v etcd >/dev/null && ! install etcd-server; then
   say "etcd cannot be installed: benchmarks of clusters go without it"
-  exit 0
-fi
-
-want=$(cat crates/bench/etcd/{go.mod,go.sum,*.go} | cksum)
-if [ "$(cat target/clients/etcd-load.wanted 2>/dev/null)" != "$want" ]; then
-  say "the driver of etcd"
-  if ! (cd crates/bench/etcd && quietly go build -o ../../../target/clients/etcd-load .); then
-    say "etcd's client cannot be had: benchmarks of clusters go without it"
-    exit 0
-  fi
-  echo "$want" >target/clients/etcd-load.wanted
 fi

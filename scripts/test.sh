@@ -62,8 +62,7 @@ python=target/venv/bin/python
 
 step "setup" scripts/setup.sh || finish
 step "format" cargo fmt --all --check
-# With the binary of the measurements, so that nothing is compiled twice for other features.
-step "build" cargo build --release --locked -p carillon -p bench || finish
+step "build" cargo build --release --locked -p carillon || finish
 step "clippy" cargo clippy --release --locked --quiet --workspace --all-targets -- -D warnings
 step "tests of all crates" scripts/test_crates.sh
 step "tests of what threads share" cargo test --release --locked -p threads --quiet
@@ -91,7 +90,6 @@ step "programs that use Redis" "$python" tests/programs/run.py --brief
 # machine itself stood still. This one does not, and so is patient.
 step "service when a node breaks" target/release/carillon bench run failover --repetitions 1 \
   --set 'pass=[{phase="broken",metric="max",at_most="2.5s"}]' --replace --out target/bench/test
-step "a cluster that grows" "$python" tests/rearrange/run.py
 step "kill -9" "$python" tests/kill9/run.py --seed 1 --rounds 8
 step "bad input" "$python" tests/abuse/run.py
 step "openapi: the document as requests" "$python" tests/openapi/run.py

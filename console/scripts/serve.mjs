@@ -22,7 +22,8 @@ const root = fileURLToPath(new URL("../", import.meta.url));
 /** @type {Record<string, string>} */
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 
-/** @typedef {{ status: number, type: string, headers?: Record<string, string>, body: unknown }} Answer */
+/** `body`: text, what becomes JSON, or what gives one of these each time.
+ * @typedef {{ status: number, type: string, headers?: Record<string, string>, body: unknown }} Answer */
 /** Answers a request: method, address, body. */
 /** @typedef {(method: string, url: URL, body: any) => { status: number, body: unknown }} Handler */
 /** @typedef {{ name: string, at_ms: number, answers: Record<string, Answer> }} Moment */
@@ -152,7 +153,8 @@ export async function serve({ node, moments, port = 0, sim, dev }) {
       const surfaces = [...(sim ? ["sim"] : []), ...(dev ? ["dev"] : [])];
       answer = { ...answer, body: { ...answer.body, surfaces } };
     }
-    const body = typeof answer.body === "string" ? answer.body : JSON.stringify(answer.body);
+    const told = typeof answer.body === "function" ? answer.body() : answer.body;
+    const body = typeof told === "string" ? told : JSON.stringify(told);
     response.writeHead(answer.status, { "Content-Type": answer.type, ...answer.headers });
     response.end(body);
   }

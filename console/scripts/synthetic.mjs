@@ -17,10 +17,11 @@ function generator(/** @type {number} */ seed) {
 
 /**
  * A moment as `serve` takes it.
- * @param {{ nodes: number, shards: number, down?: number, keys?: number }} size `keys`: so many in all,
- * which `/v1/keys/0` lists if they are no more than the console draws one by one
+ * @param {{ nodes: number, shards: number, down?: number, keys?: number, isAsked?: boolean }} size `keys`: so many in all,
+ * which `/v1/keys/0` lists if they are no more than the console draws one by one. `isAsked`: the node that
+ * answers asks the others, so that each tells what it counts
  */
-export function synthetic({ nodes: nodeCount, shards: shardCount, down = 0, keys = 0 }) {
+export function synthetic({ nodes: nodeCount, shards: shardCount, down = 0, keys = 0, isAsked = false }) {
   const [base] = readRecording();
   if (!base) throw new Error("the recording is empty");
   const random = generator(nodeCount * 1000 + shardCount);
@@ -63,6 +64,7 @@ export function synthetic({ nodes: nodeCount, shards: shardCount, down = 0, keys
     const live = replicas.filter((replica) => replica.live).length;
     return {
       ...firstShard,
+      ...(isAsked ? { told_by: places[leader]?.id ?? null } : {}),
       id: i + 1,
       keyspace: "0",
       slots: [first, last],
@@ -103,5 +105,25 @@ export function synthetic({ nodes: nodeCount, shards: shardCount, down = 0, keys
       body: { node: firstNode.id, health, shards: page, next },
     };
   }
+  if (isAsked) {
+    const decisions = body("/v1/decisions");
+    answers["/v1/shards?scope=cluster"] = /** @type {import("./serve.mjs").Answer} */ (answers["/v1/shards"]);
+    answers["/v1/decisions?scope=cluster"] = { status: 200, type: "application/json", body: decisions };
+    const metrics = () => ({ nodes: nodes.filter(({ state }) => state === "up").map(counted), silent: [] });
+    for (const links of ["", "&links=true"]) {
+      answers[`/v1/metrics?scope=cluster${links}`] = { status: 200, type: "application/json", body: metrics };
+    }
+  }
   return { name: `${nodeCount} nodes`, at_ms: base.at_ms, answers };
+}
+
+/** What a node has counted by now: half a processor, and memory that tells which node it is. */
+function counted(/** @type {{ id: string, name: string }} */ node, /** @type {number} */ i) {
+  const now = Date.now();
+  const numbers = {
+    process_cpu_seconds_total: now / 2000,
+    memory_used_bytes: (i + 1) * 2 ** 20,
+    log_disk_bytes: 64 * 2 ** 20,
+  };
+  return { id: node.id, name: node.name, at_ms: now, uptime_ms: now, numbers, histograms: {} };
 }

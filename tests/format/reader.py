@@ -434,8 +434,12 @@ class Shard:
         newest, going = reader.varint(), [reader.varint() for _ in range(reader.varint())]
         check(newest > 0 and all(replica <= newest for replica in going), "who will go")
         check(reader.number("B") in (0, 1), "whether a change is settled")
-        if reader.at < len(meta):
-            tag = reader.number("B")
+        tag = reader.number("B") if reader.at < len(meta) else 0
+        if tag == 4:
+            pins = [reader.number("Q") for _ in range(reader.varint())]
+            check(pins and pins == sorted(set(pins)), "pins")
+            tag = reader.number("B") if reader.at < len(meta) else 0
+        if tag:
             check(tag in (1, 2, 3), "state of a merge")
             shard.merging = (tag, *(reader.varint() for _ in range(6 if tag == 3 else 2)))
         reader.end()

@@ -225,9 +225,10 @@ export class Api {
     return (await this.#send("GET", "/metrics", null, {}, signal)).text();
   }
 
-  /** The numbers of all nodes. */
-  metricsOfAll(signal?: AbortSignal): Promise<Metrics> {
-    return this.json("GET", "/v1/metrics?scope=cluster", undefined, signal);
+  /** The numbers of all nodes, and their links if these are wanted. */
+  metricsOfAll(withLinks: boolean, signal?: AbortSignal): Promise<Metrics> {
+    const links = withLinks ? "&links=true" : "";
+    return this.json("GET", `/v1/metrics?scope=cluster${links}`, undefined, signal);
   }
 
   /** Any request with JSON both ways. */

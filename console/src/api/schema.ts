@@ -1176,6 +1176,28 @@ export interface components {
              */
             skip_equal_writes?: boolean | null;
         };
+        /** @description A node's link to another, as it sees it. */
+        LinkSummary: {
+            /** @description Whether they have a connection now. */
+            connected: boolean;
+            /**
+             * Format: double
+             * @description Bytes that came over it since the node's process started.
+             */
+            received_bytes: number;
+            /**
+             * Format: double
+             * @description How long the last ping took; 0: none has come back.
+             */
+            round_trip_seconds: number;
+            /**
+             * Format: double
+             * @description Bytes that went over it.
+             */
+            sent_bytes: number;
+            /** @description The other node's id, in hexadecimal. */
+            to: string;
+        };
         /** @description One listener. */
         ListenerStatus: {
             /** @description Address as bound. */
@@ -1252,6 +1274,8 @@ export interface components {
             };
             /** @description The node's id, in hexadecimal. */
             id: string;
+            /** @description Its links to other nodes, 128 at most; none if they were not asked for. */
+            links?: components["schemas"]["LinkSummary"][];
             /** @description Its name. */
             name: string;
             /** @description The sum of each metric's numbers, by its name without `carillon_`. */
@@ -1428,6 +1452,25 @@ export interface components {
             /** @description Keys in order, with their values; of ordered keyspaces. */
             range: components["schemas"]["RangeOp"];
         };
+        /** @description What a snapshot keeps below a safe point. */
+        PinnedTime: {
+            /**
+             * Format: uint64
+             * @description Its time, in milliseconds since 1970.
+             */
+            at_ms: number;
+            /**
+             * Format: uint64
+             * @description Bytes of versions on the node that was asked that only this time keeps: they go when its
+             *     last snapshot is released.
+             */
+            bytes: number;
+            /**
+             * Format: uint64
+             * @description The snapshot.
+             */
+            snapshot: number;
+        };
         /**
          * @description Where a keyspace's keys live.
          * @enum {string}
@@ -1598,14 +1641,14 @@ export interface components {
          * @description What holds a safe point.
          * @enum {string}
          */
-        SafePointHold: "retention" | "snapshot";
+        SafePointHold: "retention" | "snapshot" | "feed";
         /** @description From when on a keyspace can be read, and what holds that. */
         SafePointInfo: {
             /** @description What holds it. */
             held_by: components["schemas"]["SafePointHold"];
             /**
              * Format: uint64
-             * @description About how many of these only the snapshot holds: they go when it is released.
+             * @description About how many of these only that lease holds: they go when it ends.
              */
             held_bytes?: number;
             /** @description The keyspace's name. */
@@ -1620,6 +1663,13 @@ export interface components {
              * @description Bytes of old versions on the node that was asked.
              */
             old_bytes: number;
+            /** @description Those snapshots, by time. */
+            pinned?: components["schemas"]["PinnedTime"][];
+            /**
+             * Format: uint64
+             * @description How many of them only snapshots keep, below the safe point.
+             */
+            pinned_bytes?: number;
             /**
              * Format: uint64
              * @description How long versions can be read, in ms.
@@ -1634,7 +1684,7 @@ export interface components {
             safe_point_ms: number;
             /**
              * Format: uint64
-             * @description Which snapshot does, if one does.
+             * @description Which lease of a snapshot or a feed does, if one does.
              */
             snapshot?: number;
         };
@@ -2774,6 +2824,8 @@ export interface operations {
                 snapshot?: boolean;
                 /** @description With the values before. */
                 before?: boolean;
+                /** @description Of what changed between `since` and the request, only the newest change of each key. */
+                compact?: boolean;
                 /** @description How bytes are written. */
                 format?: "json" | "raw";
             };
@@ -4357,6 +4409,8 @@ export interface operations {
             query?: {
                 /** @description Of this node, or of all. */
                 scope?: "node" | "cluster";
+                /** @description With each node's links to the others. */
+                links?: boolean;
             };
             header?: never;
             path?: never;

@@ -288,6 +288,18 @@ export interface NodeMetrics {
   uptime_ms: number;
   numbers: Record<string, number>;
   histograms: Record<string, { buckets: number[][]; sum: number; count: number }>;
+  /** Only if they were asked for. */
+  links?: LinkMetrics[];
+}
+
+/** A link as the node sees it that tells it; what it counted since it started. */
+export interface LinkMetrics {
+  to: string;
+  connected: boolean;
+  received_bytes: number;
+  sent_bytes: number;
+  /** 0: no ping has come back. */
+  round_trip_seconds: number;
 }
 
 export interface Metrics {

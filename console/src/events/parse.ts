@@ -3,6 +3,9 @@
 import { versionMs } from "../model/format";
 import type { ClusterEvent, Severity } from "./types";
 
+/** No date is farther from 1970. */
+const DATE_MS_MAX = 8.64e15;
+
 export class BadEvent extends Error {}
 
 const SEVERITIES: readonly string[] = ["debug", "info", "warn", "error"];
@@ -31,6 +34,7 @@ export function parseEvent(data: string, cursor: string, nowMs: number): Cluster
   if (type === null || type === "") throw new BadEvent(`an event has no type: ${data.slice(0, 80)}`);
   const at = string(fields["at"]) ?? "";
   const atMs = typeof fields["at_ms"] === "number" ? fields["at_ms"] : (versionMs(at) ?? nowMs);
+  if (!(Math.abs(atMs) <= DATE_MS_MAX)) throw new BadEvent(`an event has no such time: ${data.slice(0, 80)}`);
   const severity = string(fields["severity"]) ?? "info";
   const shard = fields["shard"];
   return {

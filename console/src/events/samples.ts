@@ -1,6 +1,7 @@
 /** Sampled requests and transactions, as the views of lookups and transactions show them. */
 
 import { fromJson, printable } from "../model/bytes";
+import { isRoute } from "../model/shapes";
 import type { JsonBytes, Route } from "../api/types";
 import { compareAt } from "./log";
 import type { ClusterEvent } from "./types";
@@ -86,9 +87,7 @@ function keyOf(value: unknown): Uint8Array {
 }
 
 function routeOf(value: unknown): Route | null {
-  const route = value as Partial<Route> | null;
-  if (typeof route !== "object" || route === null || !Array.isArray(route.steps)) return null;
-  return typeof route.lookup === "string" && typeof route.hops === "number" ? (route as Route) : null;
+  return isRoute(value) ? (value as Route) : null;
 }
 
 function addRequest(samples: Samples, event: ClusterEvent): Samples {

@@ -25,8 +25,11 @@ export interface HeatColumn {
 /** At most so many columns: moments are joined. */
 export const COLUMNS_MAX = 240;
 
-/** What is counted; `entries`: those that the log has committed. All but these are the leaders' estimates. */
-export const HEATS = ["requests", "reads", "writes", "entries"] as const;
+/**
+ * What is counted; `bytes`: those that are written; `entries`: those that the log has committed. All but
+ * these are the leaders' estimates.
+ */
+export const HEATS = ["requests", "reads", "writes", "bytes", "entries"] as const;
 export type Heat = (typeof HEATS)[number];
 
 /** The columns of a keyspace between successive models. */
@@ -61,4 +64,38 @@ export function heatColumns(
     previous = model;
   }
   return columns;
+}
+
+/** Where a shard came, by a split, or went, by a merge. */
+export interface ShapeMark {
+  /** The first column that shows it. */
+  column: number;
+  atMs: number;
+  what: "split" | "merge";
+  shard: number;
+  from: number;
+  to: number;
+}
+
+/** So many marks are drawn: the newest. */
+export const MARKS_MAX = 200;
+
+/** Splits and merges between columns. A keyspace that is new, or is dropped, is neither. */
+export function shapeMarks(columns: readonly HeatColumn[]): ShapeMark[] {
+  const marks: ShapeMark[] = [];
+  columns.forEach((column, i) => {
+    const before = columns[i - 1]?.cells ?? [];
+    if (before.length === 0 || column.cells.length === 0) return;
+    const [were, are] = [before, column.cells].map((cells) => new Set(cells.map((cell) => cell.shard)));
+    const mark = (what: ShapeMark["what"]) => (cell: HeatCell) =>
+      marks.push({ column: i, atMs: column.atMs, what, shard: cell.shard, from: cell.from, to: cell.to });
+    column.cells.filter((cell) => !were?.has(cell.shard)).forEach(mark("split"));
+    before.filter((cell) => !are?.has(cell.shard)).forEach(mark("merge"));
+  });
+  return marks.slice(-MARKS_MAX);
+}
+
+/** What stands at a place of the picture: `x` in columns, `y` from 0 to 1. */
+export function cellAt(columns: readonly HeatColumn[], x: number, y: number): HeatCell | null {
+  return columns[Math.floor(x)]?.cells.find((cell) => cell.from <= y && y < cell.to) ?? null;
 }

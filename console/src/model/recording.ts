@@ -5,6 +5,7 @@ import { NO_SAMPLES, type Samples } from "../events/samples";
 import type { ClusterEvent } from "../events/types";
 import { parseTyped } from "./bytes";
 import { EMPTY, type Model } from "./model";
+import { isEvent, isModel, isObject, isPoint, isRequest, isTransaction } from "./shapes";
 import type { TimePoint } from "./timeline";
 
 export const RECORDING_FORMAT = 1;
@@ -45,10 +46,7 @@ function unpackSamples(value: unknown): Samples {
     return NO_SAMPLES;
   }
   const { requests, transactions } = value as unknown as Samples;
-  if (
-    !requests.every(has({ atMs: isNumber, node: isString, key: isString })) ||
-    !transactions.every(isTransaction)
-  ) {
+  if (!requests.every(isRequest) || !transactions.every(isTransaction)) {
     throw new BadRecording("This recording is damaged: a sample lacks what it should have.");
   }
   return {
@@ -76,45 +74,6 @@ export function encodeRecording(recording: Recording): string {
   const packed: Packed = { ...recording, parts, models, samples: packSamples(recording.samples) };
   return JSON.stringify(packed);
 }
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-type Shape = Record<string, (value: unknown) => boolean>;
-const isNumber = (value: unknown) => typeof value === "number";
-const isString = (value: unknown) => typeof value === "string";
-const isNullOr = (check: (value: unknown) => boolean) => (value: unknown) => value === null || check(value);
-const has = (shape: Shape) => (value: unknown) =>
-  isObject(value) && Object.entries(shape).every(([name, check]) => check(value[name]));
-const listOf = (check: (value: unknown) => boolean) => (value: unknown) =>
-  Array.isArray(value) && value.every(check);
-
-/** What views rely on. The rest of a model they only show. */
-const isModel = has({
-  atMs: isNumber,
-  status: isNullOr(has({ node_id: isString, level: isObject, memory: isObject, log: isObject })),
-  nodes: listOf(has({ id: isString, name: isString, state: isString, addresses: isObject })),
-  shards: listOf(has({ id: isNumber, replicas: listOf(has({ replica: isNumber, node: isString })) })),
-  keyspaces: listOf(has({ name: isString, placement: isString })),
-  decisions: isNullOr(
-    has({ decisions: listOf(has({ at_ms: isNumber, add: Array.isArray, remove: Array.isArray })) }),
-  ),
-});
-const isEvent = has({
-  type: isString,
-  at: isString,
-  atMs: isNumber,
-  node: isString,
-  text: isString,
-  fields: isObject,
-});
-const isTransaction = has({
-  id: isString,
-  node: isString,
-  steps: listOf(has({ at: isString, atMs: isNumber, phase: isString, shards: Array.isArray })),
-});
-const isPoint = has({ atMs: isNumber });
 
 export function decodeRecording(text: string): Recording {
   let packed: unknown;
@@ -154,7 +113,7 @@ export function decodeRecording(text: string): Recording {
       if (!isObject(model)) throw new BadRecording("This recording is damaged: a model is no object.");
       const fields = Object.fromEntries(Object.entries(model).map(([name, value]) => [name, unpack(value)]));
       const whole = { ...EMPTY, ...fields };
-      if (!has({ atMs: isNumber })(fields) || !isModel(whole))
+      if (typeof fields["atMs"] !== "number" || !isModel(whole))
         throw new BadRecording("This recording is damaged: a model lacks what it should have.");
       return whole as Model;
     }),

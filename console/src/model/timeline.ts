@@ -4,7 +4,7 @@
  */
 
 import { buckets, parseMetrics, quantile, sum, type Sample } from "./metrics";
-import type { Metrics, NodeMetrics } from "../api/types";
+import type { LinkMetrics, Metrics, NodeMetrics } from "../api/types";
 import type { Model } from "./model";
 
 /** With one reading in 2 s: half an hour. */
@@ -18,6 +18,12 @@ export interface PeerTraffic {
   inBytes: number;
   outBytes: number;
   roundTripSeconds: number | null;
+}
+
+/** A link as one of its two nodes sees it. */
+export interface LinkTraffic extends PeerTraffic {
+  /** That node. */
+  from: string;
 }
 
 interface PeerReading {
@@ -62,6 +68,8 @@ export interface NodeReading {
   fsync: Map<number, number>;
   lookups: Map<number, number>;
   requests: Map<number, number>;
+  /** By the id of the other node. */
+  links: ReadonlyMap<string, PeerReading>;
 }
 
 const COUNTED = [
@@ -99,12 +107,18 @@ export interface Uses {
 export interface NodeRates extends Rates {
   id: string;
   name: string;
-  /** Recordings of older consoles have none. */
+  /** Of recordings of older consoles; points have them themselves now. */
   uses?: Uses;
 }
 
 /** Points keep the rates of so many nodes one by one; those of all together they always have. */
 export const NODES_MAX = 32;
+
+/** Of so many nodes all links are asked for: they grow with the square of the nodes. */
+export const LINKED_NODES_MAX = 32;
+
+/** Of the newest points, what single nodes and links did is kept: so many entries of all points together. */
+export const DETAILS_MAX = 40_000;
 
 export interface TimePoint {
   atMs: number;
@@ -135,6 +149,10 @@ export interface TimePoint {
   /** Of all nodes together, and of each. Not there if the node that answers does not ask the others. */
   all?: Rates;
   nodes?: readonly NodeRates[];
+  /** What every node takes of its machine. Newer points have them, see `DETAILS_MAX`. */
+  uses?: Readonly<Record<string, Uses>>;
+  /** Links of all nodes that were asked. Newer points have them. */
+  links?: readonly LinkTraffic[];
 }
 
 function nodeReading(node: NodeMetrics): NodeReading {
@@ -160,6 +178,17 @@ function nodeReading(node: NodeMetrics): NodeReading {
     fsync: histogram(node, "fsync_seconds"),
     lookups: histogram(node, "lookup_seconds"),
     requests: histogram(node, "request_seconds"),
+    links: new Map((node.links ?? []).map((link) => [link.to, linkReading(link)])),
+  };
+}
+
+function linkReading(link: LinkMetrics): PeerReading {
+  return {
+    name: link.to,
+    isConnected: link.connected,
+    inBytes: link.received_bytes,
+    outBytes: link.sent_bytes,
+    roundTripSeconds: link.round_trip_seconds > 0 ? link.round_trip_seconds : null,
   };
 }
 
@@ -217,20 +246,28 @@ function quantiles(pairs: readonly [NodeReading, NodeReading][]) {
 }
 
 /** Of each node that both readings have, and of these together; nothing if there is none. */
-function ratesBetween(before: Reading, now: Reading): Pick<TimePoint, "all" | "nodes"> {
+function ratesBetween(before: Reading, now: Reading): Pick<TimePoint, "all" | "nodes" | "uses" | "links"> {
   const nodes: NodeRates[] = [];
+  const uses: Record<string, Uses> = {};
+  const links: LinkTraffic[] = [];
   const pairs: [NodeReading, NodeReading][] = [];
   for (const [id, reading] of now.nodes ?? []) {
     const old = before.nodes?.get(id);
     const rates = old ? ratesOf(old, reading) : null;
     if (!old || !rates) continue;
     pairs.push([old, reading]);
-    nodes.push({ id, name: reading.name, uses: usesOf(old, reading), ...rates });
+    nodes.push({ id, name: reading.name, ...rates });
+    uses[id] = usesOf(old, reading);
+    const seconds = (reading.atMs - old.atMs) / 1000;
+    for (const link of trafficBetween(old.links, reading.links, seconds)) {
+      links.push({ ...link, from: id, name: now.nodes?.get(link.id)?.name ?? link.name });
+    }
   }
   if (nodes.length === 0) return {};
   const sums = COUNTED.map((name) => [name, nodes.reduce((total, node) => total + node[name], 0)]);
   const all = { ...(Object.fromEntries(sums) as Record<Counted, number>), ...quantiles(pairs) };
-  return { all, nodes: nodes.slice(0, NODES_MAX) };
+  const told = { all, nodes: nodes.slice(0, NODES_MAX), uses };
+  return links.length > 0 ? { ...told, links } : told;
 }
 
 export function readMetrics(text: string, atMs: number, nodes?: ReadonlyMap<string, NodeReading>): Reading {
@@ -280,9 +317,13 @@ function readPeers(samples: readonly Sample[]): Map<string, PeerReading> {
   return peers;
 }
 
-function peersBetween(before: Reading, now: Reading, seconds: number): PeerTraffic[] {
-  return [...now.peers].map(([id, peer]) => {
-    const old = before.peers.get(id);
+function trafficBetween(
+  before: ReadonlyMap<string, PeerReading>,
+  now: ReadonlyMap<string, PeerReading>,
+  seconds: number,
+): PeerTraffic[] {
+  return [...now].map(([id, peer]) => {
+    const old = before.get(id);
     const rate = (a: number, b: number | undefined) => Math.max(0, (a - (b ?? a)) / seconds);
     return {
       id,
@@ -321,11 +362,37 @@ export function point(before: Reading, now: Reading, model: Model): TimePoint | 
     nodesDown: model.nodes.filter((node) => node.state === "down").length,
     shardsWithoutLeader: model.shards.filter((shard) => shard.leader === null).length,
     shardsUnderReplicated: model.shards.filter((shard) => shard.replicas_live < shard.replicas_wanted).length,
-    peers: peersBetween(before, now, seconds),
+    peers: trafficBetween(before.peers, now.peers, seconds),
     ...ratesBetween(before, now),
   };
 }
 
 export function appendPoint(points: readonly TimePoint[], next: TimePoint, max = POINTS_MAX): TimePoint[] {
-  return [...points, next].slice(-max);
+  const kept = [...points, next].slice(-max);
+  let entries = 0;
+  for (let i = kept.length - 1; i >= 0; i--) {
+    const point = kept[i];
+    if (!point) continue;
+    entries += Object.keys(point.uses ?? {}).length + (point.links?.length ?? 0);
+    if (entries <= DETAILS_MAX) continue;
+    // Those before it have none any more.
+    if (point.uses === undefined && point.links === undefined) break;
+    const { uses, links, ...rest } = point;
+    void uses;
+    void links;
+    kept[i] = rest;
+  }
+  return kept;
+}
+
+/** What each node takes of its machine, by its id. */
+export function usesAt(point: TimePoint | undefined): ReadonlyMap<string, Uses> {
+  if (point?.uses) return new Map(Object.entries(point.uses));
+  return new Map((point?.nodes ?? []).flatMap((node) => (node.uses ? [[node.id, node.uses] as const] : [])));
+}
+
+/** All links that are known: those of the node that answers, and those that others tell. */
+export function linksAt(point: TimePoint | undefined, here: string): LinkTraffic[] {
+  const own = (point?.peers ?? []).map((peer) => ({ ...peer, from: here }));
+  return [...own, ...(point?.links ?? []).filter((link) => link.from !== here)];
 }

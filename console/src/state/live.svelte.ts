@@ -20,6 +20,7 @@ import { DevCluster } from "./dev.svelte";
 import { Simulation } from "./sim.svelte";
 import {
   appendPoint,
+  LINKED_NODES_MAX,
   nodeReadings,
   point,
   readMetrics,
@@ -206,7 +207,9 @@ export class Live {
       (signal) =>
         Promise.all([
           this.api.metrics(signal),
-          this.scope === "cluster" ? this.api.metricsOfAll(signal) : null,
+          this.scope === "cluster"
+            ? this.api.metricsOfAll(this.#present.nodes.length <= LINKED_NODES_MAX, signal)
+            : null,
         ]),
       ([text, all]) => this.#metrics(text, all),
     );

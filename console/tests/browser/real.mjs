@@ -144,6 +144,13 @@ export async function checkReal(checks, browser) {
       await page.getByText("Requests a second of node-2").waitFor();
       await open("cluster");
       await page.getByText("about their shards, on all nodes").waitFor();
+      // Of the links between other nodes as well, though node-1 has no part in them.
+      const links = page.getByRole("region", { name: "Table of links" }).locator("tbody tr");
+      await links
+        .filter({ hasText: /node-2[\s\S]*node-3|node-3[\s\S]*node-2/ })
+        .getByText("linked")
+        .waitFor();
+      equal(await links.count(), 3, "links of three nodes");
       quiet(complaints(isKnown));
     });
 

@@ -1,9 +1,10 @@
 // The console on the recorded cluster: every view, both themes, sizes, faults of the network.
 import { readFileSync } from "node:fs";
 import { readRecording, serve } from "../../scripts/serve.mjs";
-import { synthetic } from "../../scripts/synthetic.mjs";
+import { checkCharts } from "./charts.mjs";
 import { equal, holds, quiet } from "./checks.mjs";
-import { framesReach, noteLabels, openPage } from "./page.mjs";
+import { checkCrowded } from "./crowded.mjs";
+import { noteLabels, openPage } from "./page.mjs";
 import { checkRecordings } from "./recordings.mjs";
 
 const VIEWS = [
@@ -18,8 +19,6 @@ const VIEWS = [
   "simulator",
   "tour",
 ];
-/** On a quiet machine it is 60; others may use this one. */
-const FRAMES_MIN = 20;
 const moments = readRecording();
 /** @returns {any} */
 const body = (/** @type {number} */ moment, /** @type {string} */ path) =>
@@ -385,6 +384,7 @@ export async function checkRecorded(checks, browser) {
       count,
     );
   });
+  await checkCharts(checks, opened, open);
 
   await checks.check("a dead node is seen, with what is amiss", async () => {
     await page.goto(`${server.url}#/cluster`);
@@ -462,20 +462,7 @@ export async function checkRecorded(checks, browser) {
     await other.close();
   }
 
-  const large = await serve({ moments: [synthetic({ nodes: 100, shards: 1000, down: 2 })] });
-  const crowd = await openPage(browser, {});
-  for (const view of ["cluster", "shards", "ring", "ring?view=physical"]) {
-    await checks.check(`${view} is quick and accessible with 100 nodes and 1000 shards`, async () => {
-      await crowd.page.goto(`${large.url}#/${view}`);
-      await crowd.page.getByText("1\u2009000 shards").first().waitFor();
-      const frames = await framesReach(crowd.page, FRAMES_MIN);
-      holds(frames >= FRAMES_MIN, `${frames} frames a second, and ${FRAMES_MIN} are wanted`);
-      quiet(await crowd.axe());
-      quiet(crowd.complaints());
-    });
-  }
-  await crowd.close();
-  await large.close();
+  await checkCrowded(checks, browser);
 
   const forced = await openPage(browser, {});
   await checks.check("high contrast is accessible", async () => {

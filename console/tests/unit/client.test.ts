@@ -33,7 +33,8 @@ describe("what is asked of all nodes", () => {
     await api.shards(undefined, "cluster");
     await api.decisions(false, undefined, "cluster");
     await api.decisions(true, undefined, "cluster");
-    await api.metricsOfAll();
+    await api.metricsOfAll(false);
+    await api.metricsOfAll(true);
     expect(requests.map(({ url }) => url)).toEqual([
       "/v1/shards",
       "/v1/decisions?dry=true",
@@ -41,6 +42,7 @@ describe("what is asked of all nodes", () => {
       "/v1/decisions?scope=cluster",
       "/v1/decisions?dry=true&scope=cluster",
       "/v1/metrics?scope=cluster",
+      "/v1/metrics?scope=cluster&links=true",
     ]);
   });
 });

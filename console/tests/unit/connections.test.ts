@@ -44,6 +44,7 @@ describe("connections of a node", () => {
   const peers = model.nodes
     .filter((node) => node.id !== here)
     .map((node, i) => ({
+      from: here,
       id: node.id,
       name: node.name,
       isConnected: i === 0,
@@ -53,7 +54,7 @@ describe("connections of a node", () => {
     }));
 
   test("are all replicas that it holds, and the links that are up", () => {
-    const all = connectionsOf(here, arcs, none, peers, here, true);
+    const all = connectionsOf(here, arcs, none, peers, true);
     const held = arcs.filter(({ shard }) => shard.replicas.some((replica) => replica.node === here));
     expect(all.filter((each) => each.layer === "links")).toHaveLength(held.length);
     expect(all.filter((each) => each.layer === "peers")).toMatchObject([{ to: { node: peers[0]?.id } }]);
@@ -63,7 +64,28 @@ describe("connections of a node", () => {
 
   test("leave out layers that are off", () => {
     const hidden = new Set(["links", "fingers", "successors"]);
-    const all = connectionsOf(here, arcs, hidden, peers, here, true);
+    const all = connectionsOf(here, arcs, hidden, peers, true);
     expect(new Set(all.map((each) => each.layer))).toEqual(new Set(["peers"]));
+  });
+
+  test("are, of another node, its links as well, each once", () => {
+    const [two = "", three = ""] = model.nodes.filter((node) => node.id !== here).map((node) => node.id);
+    const link = (from: string, id: string, isConnected = true) => ({
+      from,
+      id,
+      name: id,
+      isConnected,
+      inBytes: 10,
+      outBytes: 5,
+      roundTripSeconds: null,
+    });
+    const hidden = new Set(["links", "fingers", "successors"]);
+    const links = [link(here, two), link(two, here), link(two, three), link(three, two), link(three, here)];
+    const found = connectionsOf(two, arcs, hidden, links, true);
+    expect(found.map(({ from, to }) => [from, to])).toEqual([
+      [{ node: here }, { node: two }],
+      [{ node: two }, { node: three }],
+    ]);
+    expect(connectionsOf(two, arcs, hidden, [link(two, three, false)], true)).toEqual([]);
   });
 });

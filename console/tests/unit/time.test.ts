@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { linePath, nearest, niceMax } from "../../src/model/chart";
-import { COLUMNS_MAX, heatColumns } from "../../src/model/heatmap";
+import { cellAt, COLUMNS_MAX, heatColumns, MARKS_MAX, shapeMarks } from "../../src/model/heatmap";
 import { buckets, parseMetrics, quantile, sum } from "../../src/model/metrics";
 import { BadRecording, decodeRecording, encodeRecording, RECORDING_FORMAT } from "../../src/model/recording";
 import { spread } from "../../src/model/spread";
@@ -8,8 +8,20 @@ import type { NodeMetrics, ShardStatus } from "../../src/api/types";
 import { hottest, loadOf } from "../../src/model/load";
 import { shardsOf } from "../../src/model/model";
 import { addSample, NO_SAMPLES } from "../../src/events/samples";
-import { appendPoint, nodeReadings, NODES_MAX, point, readMetrics } from "../../src/model/timeline";
+import {
+  appendPoint,
+  DETAILS_MAX,
+  linksAt,
+  nodeReadings,
+  NODES_MAX,
+  point,
+  readMetrics,
+  usesAt,
+  type TimePoint,
+} from "../../src/model/timeline";
+import { pairs } from "../../src/views/cluster/links";
 import { bytes } from "../../src/model/format";
+import { spanOf, windowOf } from "../../src/views/timeline/span";
 import { usesWords } from "../../src/views/cluster/uses";
 import { answer, DOWN, event, modelOf, moment, SPLIT, WELL } from "./recording";
 
@@ -140,10 +152,18 @@ describe("the time line", () => {
       [with_(node("a", 1000, 100, [0]), 7), node("b", 1000, 0, [5])],
       [with_(node("a", 3000, 300, [10]), 8), node("b", 5000, 40, [5])],
     );
-    const [a, b] = found?.nodes ?? [];
-    expect(a?.uses).toEqual({ processors: 0.5, memoryBytes: 2048, memoryMaxBytes: null, diskBytes: 4096 });
-    expect(usesWords(a?.uses)).toBe(`50 % · ${bytes(2048)} · ${bytes(4096)}`);
-    expect(usesWords(b?.uses)).toBe("");
+    const uses = usesAt(found ?? undefined);
+    const a = { processors: 0.5, memoryBytes: 2048, memoryMaxBytes: null, diskBytes: 4096 };
+    expect(uses.get("a")).toEqual(a);
+    expect(usesWords(uses.get("a"))).toBe(`50 % · ${bytes(2048)} · ${bytes(4096)}`);
+    expect(usesWords(uses.get("b"))).toBe("");
+    // Recordings of older consoles have them with the rates of each node.
+    const [first] = found?.nodes ?? [];
+    if (!found || !first) throw new Error("no rates");
+    const { uses: told, ...older } = found;
+    expect(Object.keys(told ?? {})).toEqual(["a", "b"]);
+    expect(usesAt({ ...older, nodes: [{ ...first, uses: a }] }).get("a")).toEqual(a);
+    expect(usesAt(undefined).size).toBe(0);
     expect(usesWords({ processors: 1.25, memoryBytes: 0, memoryMaxBytes: 1024, diskBytes: null })).toContain(
       "1.3 processors",
     );
@@ -165,6 +185,52 @@ describe("the time line", () => {
     const found = twoReadings(many(1000, 0), many(2000, 1));
     expect(found?.nodes).toHaveLength(NODES_MAX);
     expect(found?.all?.commands).toBe(NODES_MAX + 3);
+    // The table of nodes has what each of them takes, however many they are.
+    expect(usesAt(found ?? undefined).size).toBe(NODES_MAX + 3);
+  });
+
+  it("has the links of all nodes, each once, with what both ends say", () => {
+    const linked = (each: NodeMetrics, to: string, bytes: number, connected = true): NodeMetrics => ({
+      ...each,
+      links: [{ to, connected, received_bytes: bytes, sent_bytes: bytes / 2, round_trip_seconds: 0 }],
+    });
+    const found = twoReadings(
+      [linked(node("b", 1000, 0, []), "c", 100), linked(node("c", 1000, 0, []), "b", 0)],
+      [linked(node("b", 3000, 0, []), "c", 300), linked(node("c", 3000, 0, []), "b", 0, false)],
+    );
+    const links = linksAt(found ?? undefined, "a");
+    const others = links.filter((link) => link.from !== "a");
+    expect(
+      others.map(({ from, id, name, inBytes, outBytes }) => [from, id, name, inBytes, outBytes]),
+    ).toEqual([
+      ["b", "c", "node c", 100, 50],
+      ["c", "b", "node b", 0, 0],
+    ]);
+    expect(pairs(others)).toEqual([
+      { a: "b", b: "c", isConnected: true, onlyAt: "b", roundTripSeconds: null, there: 50, back: 100 },
+    ]);
+    // What the node that answers tells of its own links is newer.
+    expect(linksAt(found ?? undefined, "b").some((link) => link.from === "b" && link.id === "c")).toBe(false);
+    expect(linksAt(undefined, "b")).toEqual([]);
+    const [one] = others;
+    if (!one) throw new Error("no link");
+    const lost = { ...one, id: "d", isConnected: false };
+    expect(pairs([one, lost]).map((link) => link.b)).toEqual(["d", "c"]);
+  });
+
+  it("keeps what single nodes and links did of the newest points", () => {
+    const one = point(reading(WELL), reading(SPLIT), modelOf(SPLIT));
+    if (!one) throw new Error("no point");
+    const use = { processors: 0, memoryBytes: 1, memoryMaxBytes: null, diskBytes: 2 };
+    const half = DETAILS_MAX / 2;
+    const large = {
+      ...one,
+      uses: Object.fromEntries(Array.from({ length: half }, (_, i) => [`n${i}`, use])),
+    };
+    let points: TimePoint[] = [];
+    for (let i = 0; i < 4; i++) points = appendPoint(points, { ...large, atMs: i });
+    expect(points.map((each) => usesAt(each).size)).toEqual([0, 0, half, half]);
+    expect(points.map((each) => each.commands)).toEqual(points.map(() => one.commands));
   });
 
   it("drops the oldest point", () => {
@@ -209,6 +275,66 @@ describe("writes by place and time", () => {
     const many = Array.from({ length: 1000 }, (_, i) => later(i * 1000, i));
     expect(heatColumns(many, "0", "equal").length).toBeLessThanOrEqual(COLUMNS_MAX + 1);
     expect(heatColumns([model, { ...model, atMs: 5 }], "0", "equal")).toHaveLength(1);
+  });
+});
+
+describe("splits and merges", () => {
+  const cells = (...shards: number[]) =>
+    shards.map((shard, i) => ({ shard, from: i / shards.length, to: (i + 1) / shards.length, rate: i }));
+  const column = (atMs: number, ...shards: number[]) => ({ atMs, seconds: 1, cells: cells(...shards) });
+
+  it("are marked where a shard comes or goes", () => {
+    const marks = shapeMarks([column(0, 1), column(1000, 1, 2), column(2000, 1, 2), column(3000, 1)]);
+    expect(marks).toEqual([
+      { column: 1, atMs: 1000, what: "split", shard: 2, from: 0.5, to: 1 },
+      { column: 3, atMs: 3000, what: "merge", shard: 2, from: 0.5, to: 1 },
+    ]);
+    // A keyspace that is new or was dropped has neither.
+    expect(shapeMarks([column(0), column(1000, 1, 2), column(2000)])).toEqual([]);
+    expect(shapeMarks([])).toEqual([]);
+  });
+
+  it("are those of a real split", () => {
+    const [before, after] = [modelOf(WELL), modelOf(SPLIT)];
+    const ids = (of: typeof before) => new Set(shardsOf(of, "0").map((shard) => shard.id));
+    const came = [...ids(after)].filter((id) => !ids(before).has(id));
+    const marks = shapeMarks(heatColumns([before, after], "0", "equal"));
+    expect(marks.filter((mark) => mark.what === "split").map((mark) => mark.shard)).toEqual(came);
+  });
+
+  it("are bounded, the newest stay", () => {
+    const many = Array.from({ length: MARKS_MAX + 5 }, (_, i) => column(i, 1, 2 + i));
+    const marks = shapeMarks(many);
+    expect(marks).toHaveLength(MARKS_MAX);
+    expect(marks.at(-1)?.column).toBe(many.length - 1);
+  });
+
+  it("stand in a picture that can be read place by place", () => {
+    const columns = [column(0, 1), column(1000, 1, 2)];
+    expect(cellAt(columns, 1.9, 0.7)?.shard).toBe(2);
+    expect(cellAt(columns, 0, 0.7)?.shard).toBe(1);
+    expect(cellAt(columns, 2, 0.7)).toBeNull();
+    expect(cellAt(columns, 0, 1)).toBeNull();
+  });
+});
+
+describe("the time that charts show", () => {
+  it("follows, and begins where the page began", () => {
+    expect(windowOf(1_000_000, 60_000, 0)).toEqual({ fromMs: 940_000, toMs: 1_000_000 });
+    expect(windowOf(1_000_000, 300_000, 970_000)).toEqual({ fromMs: 970_000, toMs: 1_000_000 });
+    expect(windowOf(1_000_000, 300_000, 999_000)).toEqual({ fromMs: 980_000, toMs: 1_000_000 });
+  });
+
+  it("is a span that the address names, if it is one", () => {
+    expect(spanOf("5", "9")).toEqual({ fromMs: 5, toMs: 9 });
+    for (const [from, to] of [
+      ["", "9"],
+      ["5", ""],
+      ["9", "5"],
+      ["x", "9"],
+      ["5", "Infinity"],
+    ] as const)
+      expect(spanOf(from, to)).toBeNull();
   });
 });
 
@@ -322,11 +448,12 @@ describe("the load of shards", () => {
 
   it("is drawn of shards of all nodes", () => {
     const model = { ...modelOf(WELL), shards: [{ ...first, ...busy(10, 4) }, second] };
-    const cells = (heat: "requests" | "reads" | "writes") =>
+    const cells = (heat: "requests" | "reads" | "writes" | "bytes") =>
       heatColumns([model], "0", "equal", heat)[0]?.cells.map((cell) => cell.rate);
     expect(cells("requests")).toEqual([14, null]);
     expect(cells("reads")).toEqual([10, null]);
     expect(cells("writes")).toEqual([4, null]);
+    expect(cells("bytes")).toEqual([7, null]);
     const later = {
       ...model,
       atMs: model.atMs + 2000,

@@ -24,6 +24,8 @@ pub struct FeedRequest {
     pub with_before: bool,
     /// It begins with the values that keys have at that time.
     pub begins_with_values: bool,
+    /// Of what has changed before the request, only the newest change of each key.
+    pub compacts: bool,
 }
 
 /// A feed has begun.

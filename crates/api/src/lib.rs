@@ -58,11 +58,12 @@ pub use error::{ApiError, Outcome};
 pub use history::{HISTORY_PAGE_MAX, History, HistoryQuery, KeyChange};
 pub use keys::{KEYS_PAGE_MAX, KeysPage, KeysQuery};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
-pub use metrics_summary::{HistogramSummary, MetricsSummary, NodeMetrics};
+pub use metrics_summary::{HistogramSummary, LinkSummary, MetricsSummary, NodeMetrics};
 pub use prove::{FailingSet, PROVE_SHARDS_MAX, Survivability, Survive};
 pub use routes::{RouteStatus, RouteStep};
 pub use snapshots::{
-    AHEAD_MS_MAX, GET_MANY_KEYS_MAX, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec,
+    AHEAD_MS_MAX, GET_MANY_KEYS_MAX, PinnedTime, SafePointHold, SafePointInfo, SnapshotInfo,
+    SnapshotSpec,
 };
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 pub use volumes::VolumeSpec;

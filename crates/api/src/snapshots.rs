@@ -46,6 +46,20 @@ pub enum SafePointHold {
     Retention,
     /// A snapshot.
     Snapshot,
+    /// A change feed that is behind.
+    Feed,
+}
+
+/// What a snapshot keeps below a safe point.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PinnedTime {
+    /// The snapshot.
+    pub snapshot: u64,
+    /// Its time, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// Bytes of versions on the node that was asked that only this time keeps: they go when its
+    /// last snapshot is released.
+    pub bytes: u64,
 }
 
 /// From when on a keyspace can be read, and what holds that.
@@ -61,7 +75,7 @@ pub struct SafePointInfo {
     pub retention_ms: u64,
     /// What holds it.
     pub held_by: SafePointHold,
-    /// Which snapshot does, if one does.
+    /// Which lease of a snapshot or a feed does, if one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub snapshot: Option<u64>,
@@ -69,7 +83,13 @@ pub struct SafePointInfo {
     pub may_rise_to_ms: u64,
     /// Bytes of old versions on the node that was asked.
     pub old_bytes: u64,
-    /// About how many of these only the snapshot holds: they go when it is released.
+    /// About how many of these only that lease holds: they go when it ends.
     #[serde(default)]
     pub held_bytes: u64,
+    /// How many of them only snapshots keep, below the safe point.
+    #[serde(default)]
+    pub pinned_bytes: u64,
+    /// Those snapshots, by time.
+    #[serde(default)]
+    pub pinned: Vec<PinnedTime>,
 }

@@ -31,9 +31,6 @@
 //!    processes that it has started end with it.
 //! 4. A result file is written whole or not at all, and says which scenario, machine, commit and
 //!    command it is of.
-//!
-//! The binary of this crate holds older measurements that will become scenarios: transfers and
-//! rearrangements.
 
 pub mod agents;
 pub mod driver;

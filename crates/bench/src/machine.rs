@@ -60,14 +60,6 @@ impl Machine {
     }
 }
 
-/// Processor time that the host took away from this machine and gave to others, of all its
-/// processors, in seconds since it started.
-pub fn stolen_seconds() -> f64 {
-    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let ticks = stat.lines().next().and_then(|line| line.split_whitespace().nth(8));
-    ticks.and_then(|ticks| ticks.parse().ok()).map_or(0.0, |ticks: f64| ticks / TICKS_PER_SECOND)
-}
-
 /// Asks the system.
 pub fn describe() -> Machine {
     let said = |program: &str, args: &[&str]| {

@@ -1,34 +1,27 @@
 //! Drivers on the real thing: etcd, and a Redis Cluster whose slots move. Each takes seconds.
 
+mod support;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use bench::measure::result::{PhaseResult, Results};
-use bench::run::{self, Local, Options, Progress};
-use bench::scenario::{Metric, Plan};
+use bench::measure::result::Results;
+use bench::run::{self, Local, Progress};
+use bench::scenario::Metric;
 use harness::ports::base;
 use harness::process::{Directory, Process};
 use harness::resp::Connection;
 use harness::until;
+use support::{kinds, options, phase, plan};
 
 const READY: Duration = Duration::from_secs(60);
 
 fn run_in(dir: &Path, text: &str, observer: &mut dyn FnMut(Progress<'_>)) -> Results {
-    let plan = Plan::parse("test.toml", text, &[]).unwrap_or_else(|why| panic!("{why}"));
-    let options = Options { out: dir.to_owned(), command: "test".to_owned(), ..Options::default() };
-    run::run(&plan, &options, &mut Local::default(), observer).unwrap_or_else(|why| panic!("{why}"))
-}
-
-fn phase<'a>(results: &'a Results, name: &str) -> &'a PhaseResult {
-    let phase = results.runs[0].phases.iter().find(|phase| phase.name == name);
-    phase.unwrap_or_else(|| panic!("no phase {name}"))
-}
-
-fn kinds(phase: &PhaseResult) -> Vec<&String> {
-    phase.data.entries.iter().flat_map(|entry| entry.failures.keys()).collect()
+    run::run(&plan(text), &options(dir), &mut Local::default(), observer)
+        .unwrap_or_else(|why| panic!("{why}"))
 }
 
 fn is_installed(program: &str) -> bool {
@@ -99,6 +92,44 @@ fn etcd_is_read_written_and_asked_for_transactions() {
     let refused = phase(&results, "refused");
     assert_eq!(refused.latencies(None).len(), 0, "all keys exist");
     assert_eq!(kinds(refused), ["refused: a condition did not hold"]);
+}
+
+#[test]
+fn transfers_of_etcd_keep_what_all_keys_hold_together() {
+    if !is_installed("etcd") {
+        eprintln!("etcd is not installed: not tried");
+        return;
+    }
+    let dir = Directory::new("drivers-etcd-transfers").unwrap();
+    let text = r#"
+        [target]
+        driver = "etcd"
+        command = ["etcd", "--data-dir", "{dir}/data", "--listen-client-urls",
+            "http://127.0.0.1:{port}", "--advertise-client-urls", "http://127.0.0.1:{port}",
+            "--listen-peer-urls", "http://127.0.0.1:{port2}",
+            "--initial-advertise-peer-urls", "http://127.0.0.1:{port2}",
+            "--initial-cluster", "default=http://127.0.0.1:{port2}"]
+        request_timeout = "30s"
+        [keys]
+        count = 6
+        [values]
+        number = 100
+        [op.move]
+        transfer = "watch"
+        [load]
+        clients = 8
+        mix = { move = 3, get = 1 }
+        [[phase]]
+        name = "run"
+        seconds = 2
+        [teardown]
+        read_back = true
+    "#;
+    let results = run_in(dir.path(), text, &mut |_| {});
+    let run = phase(&results, "run");
+    assert_eq!(run.metric(Metric::Failures, None), 0.0, "{:?}", kinds(run));
+    assert!(run.data.entries.iter().all(|entry| entry.count > 0), "{:?}", run.data.entries);
+    assert!(run.data.retries > 0, "six keys, and eight clients");
 }
 
 /// A node of a Redis Cluster, with the slots of its third.

@@ -2,59 +2,27 @@
 //! Python program, and servers that lie. Each takes seconds. Rates are judged widely: the
 //! machine may be busy.
 
+mod support;
+
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bench::measure::result::{PhaseResult, Results};
-use bench::run::{self, Local, Options, Progress, RunError};
-use bench::scenario::{Metric, Plan};
+use bench::measure::result::Results;
+use bench::run::{self, Local, Options, Progress};
+use bench::scenario::Metric;
 use harness::disk::SmallDisk;
 use harness::process::Directory;
-
-fn plan(text: &str) -> Plan {
-    Plan::parse("test.toml", text, &[]).unwrap_or_else(|why| panic!("{why}"))
-}
-
-fn options(dir: &Path) -> Options {
-    Options {
-        out: dir.to_owned(),
-        command: "test".to_owned(),
-        version: "0".to_owned(),
-        ..Options::default()
-    }
-}
-
-fn run_in(dir: &Path, text: &str) -> Result<Results, RunError> {
-    run::run(&plan(text), &options(dir), &mut Local::default(), &mut |_| {})
-}
+use support::{kinds, options, phase, plan, redis, run_in};
 
 #[track_caller]
 fn run_here(text: &str) -> Results {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let dir = Directory::new(&format!("instrument-{number}")).unwrap();
-    run_in(dir.path(), text).unwrap_or_else(|why| panic!("{why}"))
-}
-
-fn phase<'a>(results: &'a Results, name: &str) -> &'a PhaseResult {
-    let phase = results.runs[0].phases.iter().find(|phase| phase.name == name);
-    phase.unwrap_or_else(|| panic!("no phase {name}"))
-}
-
-fn kinds(phase: &PhaseResult) -> Vec<&String> {
-    phase.data.entries.iter().flat_map(|entry| entry.failures.keys()).collect()
-}
-
-fn redis(rest: &str) -> String {
-    format!(
-        "[target]\ndriver = \"resp\"\ncommand = [\"redis-server\", \"--port\", \"{{port}}\", \
-         \"--bind\", \"127.0.0.1\", \"--dir\", \"{{dir}}\", \"--save\", \"\"]\n{rest}"
-    )
+    support::run_here(text).1.unwrap_or_else(|why| panic!("{why}"))
 }
 
 #[test]
@@ -202,6 +170,85 @@ fn a_fast_wrong_answer_is_a_failure() {
     let text = against(liar("$5\r\nwrong\r\n", "+OK\r\n", Duration::ZERO), SHORT);
     let unchecked = run_here(&format!("{text}[values]\nverify = false\n"));
     assert_eq!(phase(&unchecked, "run").metric(Metric::Failures, None), 0.0);
+}
+
+#[test]
+fn an_old_value_is_a_failure() {
+    // What the first write of each key said is read for ever.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let firsts = Arc::new(Mutex::new(BTreeMap::<String, String>::new()));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, firsts) = (stream.unwrap(), Arc::clone(&firsts));
+            thread::spawn(move || {
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                while let Some(Ok(count)) = lines.next() {
+                    let count: usize = count[1..].parse().unwrap();
+                    let words = (0..2 * count).map_while(|_| lines.next()?.ok()).skip(1);
+                    let words: Vec<String> = words.step_by(2).collect();
+                    let mut firsts = firsts.lock().unwrap();
+                    let reply = match &words[..] {
+                        [_, key, value] => {
+                            firsts.entry(key.clone()).or_insert_with(|| value.clone());
+                            "+OK\r\n".to_owned()
+                        }
+                        [_, key] => format!("${}\r\n{}\r\n", firsts[key].len(), firsts[key]),
+                        other => panic!("{other:?}"),
+                    };
+                    if stream.write_all(reply.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let text = |latest: bool| {
+        let rest = format!(
+            "[values]\nlatest = {latest}\n[load]\nclients = 3\n\
+                            mix = {{ get = 1, put = 1 }}\n{SHORT}"
+        );
+        against(address, &rest)
+    };
+    let unseen = run_here(&text(false));
+    assert_eq!(phase(&unseen, "run").metric(Metric::Failures, None), 0.0);
+    let seen = run_here(&text(true));
+    assert_eq!(kinds(phase(&seen, "run")), ["old value"]);
+    let (_dir, read) = support::run_here(&format!("{}[teardown]\nread_back = true\n", text(true)));
+    let why = read.unwrap_err().to_string();
+    assert!(why.contains("read-back failed: ") && why.contains("old value"), "{why}");
+
+    // An honest server is not blamed.
+    let honest = redis(
+        "[values]\nlatest = true\n[teardown]\nread_back = true\n[keys]\ncount = 20\n\
+         [load]\nclients = 8\npipeline = 4\nmix = { get = 1, put = 1 }\n\
+         [[phase]]\nname = \"one\"\nseconds = 0.5\n[[phase]]\nname = \"two\"\nseconds = 0.5\n",
+    );
+    let results = run_here(&format!("threads = 2\n{honest}"));
+    for name in ["one", "two"] {
+        assert_eq!(kinds(phase(&results, name)), [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn transfers_keep_what_all_keys_hold_together() {
+    let text = redis(
+        "[values]\nnumber = 100\n[keys]\ncount = 6\n[teardown]\nread_back = true\n\
+         [op.once]\ntransfer = \"one-shot\"\n[op.watch]\ntransfer = \"watch\"\n\
+         [op.add]\ncommand = [\"INCRBY\", \"{other}\", \"{value}\"]\n\
+         [load]\nclients = 8\n\
+         [[phase]]\nname = \"both\"\nseconds = 1\nmix = { once = 1, watch = 1, get = 1 }\n",
+    );
+    let results = run_here(&text);
+    let both = phase(&results, "both");
+    assert_eq!(kinds(both), [""; 0]);
+    assert!(both.data.entries.iter().all(|entry| entry.count > 10), "{:?}", both.data.entries);
+    assert!(both.data.retries > 0, "six keys, and eight clients");
+    // What is made up is found.
+    let (_dir, made_up) = support::run_here(&text.replace("once = 1,", "once = 1, add = 1,"));
+    let why = made_up.unwrap_err().to_string();
+    assert!(why.contains("read-back failed: the keys hold "), "{why}");
+    assert!(why.contains("together, and held 600"), "{why}");
 }
 
 #[test]
@@ -359,6 +406,24 @@ fn a_matrix_is_resumed_where_it_stopped() {
     assert!(ended.unwrap_err().to_string().contains("cannot reach"));
     assert!(run::read_results(dir.path()).is_err(), "no summary of what was there before");
     assert!(!dir.path().join("report.html").exists());
+}
+
+#[test]
+fn two_runs_do_not_share_a_directory() {
+    let dir = Directory::new("shared-out").unwrap();
+    let text = "[target]\ndriver = \"memory\"\n[keys]\ncount = 10\n\
+                [[phase]]\nname = \"run\"\nseconds = 0.2\n";
+    let replaces = Options { replaces: true, ..options(dir.path()) };
+    let mut second = None;
+    let first = run::run(&plan(text), &options(dir.path()), &mut Local::default(), &mut |_| {
+        second.get_or_insert_with(|| {
+            run::run(&plan(text), &replaces, &mut Local::default(), &mut |_| {})
+        });
+    });
+    let why = second.unwrap().unwrap_err().to_string();
+    assert!(why.contains("another run writes here"), "{why}");
+    assert!(first.unwrap().is_complete());
+    assert!(run_in(dir.path(), text).is_ok(), "the lock has gone with the run");
 }
 
 #[test]

@@ -11,12 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use bench::agents::{Remote, Secret};
-use bench::measure::result::PhaseResult;
 use bench::measure::usage::Mark;
 use bench::run::{self, Local, Progress, Session};
 use bench::scenario::{Metric, Plan};
 use harness::process::Directory;
-use support::{options, phase, plan, redis_nodes, run_here, runs, start_agent};
+use support::{kinds, options, phase, plan, redis, redis_nodes, run_here, runs, start_agent};
 
 const LOAD: &str = "[keys]\ncount = 200\n[setup]\nclients = 2\n[load]\nclients = 4\n\
                     mix = { get = 1, put = 1 }\n";
@@ -212,6 +211,14 @@ fn networks_of_namespaces_are_cut_and_healed() {
     let networks: Vec<&str> = run.usage.networks.iter().map(|one| one.name.as_str()).collect();
     assert!(networks.contains(&"namespace of a"), "{networks:?}");
 
+    // In one direction: a does not hear b, which is no matter of their clients.
+    let one_way = "do = \"cut\"\nfrom = [\"a\"]\none_way = true\nnode";
+    let one_way = text.replace("do = \"cut\"\nnode", one_way);
+    let results = run_here(&one_way).1.unwrap_or_else(|why| panic!("{why}"));
+    let run = phase(&results, "run");
+    assert_eq!(names(&run.marks), ["cut b from a, one way", "heal"]);
+    assert!(kinds(run).iter().all(|kind| *kind != "timeout"), "{:?}", kinds(run));
+
     let delayed = text.replace("do = \"cut\"\nnode", "do = \"delay\"\ndelay = \"50ms\"\nnode");
     // Not every kernel can.
     match has_netem() {
@@ -297,18 +304,6 @@ fn agents_whose_clocks_are_apart_are_refused() {
 }
 
 const PHASE: &str = "[keys]\ncount = 10\n[[phase]]\nname = \"run\"\nseconds = 0.5\n";
-
-fn kinds(phase: &PhaseResult) -> Vec<&String> {
-    phase.data.entries.iter().flat_map(|entry| entry.failures.keys()).collect()
-}
-
-/// One redis-server; the rest goes on with its target.
-fn redis(rest: &str) -> String {
-    format!(
-        "[target]\ndriver = \"resp\"\ncommand = [\"redis-server\", \"--port\", \"{{port}}\", \
-         \"--bind\", \"127.0.0.1\", \"--dir\", \"{{dir}}\", \"--save\", \"\"]\n{rest}"
-    )
-}
 
 #[test]
 fn two_agents_make_one_load() {

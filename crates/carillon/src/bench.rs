@@ -265,11 +265,19 @@ fn measure_papers(args: &PapersArgs) -> Exit {
             return Exit::Refused;
         }
     };
+    let agents = match args.agents.is_empty() {
+        true => None,
+        false => match Secret::read(args.secret_file.as_deref().unwrap_or(Path::new(""))) {
+            Ok(secret) => Some((args.agents.clone(), secret)),
+            Err(why) => return failed(&why),
+        },
+    };
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let options = papers::Options {
         only: args.only.clone(),
         is_quick: args.quick,
         out: args.out.clone(),
+        agents,
         program,
         command: format!("carillon {command}"),
     };
@@ -278,10 +286,13 @@ fn measure_papers(args: &PapersArgs) -> Exit {
             let lines = pages.iter().map(|page| format!("{}\n", page.display()));
             raw(lines.collect::<String>().as_bytes())
         }
-        Err(why) => {
-            complain(&why.to_string());
-            Exit::Refused
-        }
+        Err(why) => match why.downcast_ref::<RunError>() {
+            Some(why) => failed(why),
+            None => {
+                complain(&why.to_string());
+                Exit::Refused
+            }
+        },
     }
 }
 

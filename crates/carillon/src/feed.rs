@@ -27,7 +27,8 @@ Examples:
   carillon feed --prefix order: --before       with the values before
   carillon feed --key greeting --since '5m ago'
   carillon feed --keyspace orders --snapshot --json   first all values, then what changes
-  carillon feed --json --since snap-…          goes on behind a token")]
+  carillon feed --json --since snap-…          goes on behind a token
+  carillon feed --since '1h ago' --compact     how each key changed last, then what changes")]
 pub struct FeedArgs {
     /// Begin behind this: a token, a time such as 2026-11-27T19:31:37Z, an age such as '10m ago'.
     #[arg(long, value_name = "TOKEN")]
@@ -50,6 +51,9 @@ pub struct FeedArgs {
     /// Show the values before, too.
     #[arg(long)]
     pub before: bool,
+    /// Of what changed since --since, show only the newest change of each key, then all.
+    #[arg(long)]
+    pub compact: bool,
     /// End behind so many commits.
     #[arg(long, value_name = "COUNT")]
     pub commits: Option<u64>,
@@ -75,6 +79,7 @@ pub fn feed(args: &FeedArgs) -> Exit {
         since: args.since.clone(),
         snapshot: args.snapshot,
         before: args.before,
+        compact: args.compact,
         no_node_timeout: std::time::Duration::from_millis(args.no_node_timeout),
     };
     // Several addresses may be named, separated by commas.

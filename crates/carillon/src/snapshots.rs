@@ -176,7 +176,7 @@ pub fn gc(args: &GcArgs) -> Exit {
 fn held(all: &Value) -> String {
     let row = |one: &Value| {
         let held_by = match one["snapshot"].as_u64() {
-            Some(id) => format!("snapshot {id}"),
+            Some(id) => format!("{} {id}", text(&one["held_by"])),
             None => text(&one["held_by"]),
         };
         vec![
@@ -190,7 +190,24 @@ fn held(all: &Value) -> String {
     };
     let rows: Vec<_> = items(all).iter().map(row).collect();
     let heads = ["KEYSPACE", "READABLE SINCE", "RETENTION", "HELD BY", "OLD BYTES", "SO HELD"];
-    table(&heads, &rows)
+    let pinned = items(all).iter().flat_map(|one| {
+        let row = |pin: &Value| {
+            vec![
+                text(&one["keyspace"]),
+                text(&pin["snapshot"]),
+                utc(pin["at_ms"].as_u64().unwrap_or_default()),
+                text(&pin["bytes"]),
+            ]
+        };
+        items(&one["pinned"]).iter().map(row).collect::<Vec<_>>()
+    });
+    let pinned: Vec<_> = pinned.collect();
+    let mut shown = table(&heads, &rows);
+    if !pinned.is_empty() {
+        let heads = ["KEYSPACE", "SNAPSHOT", "ALSO READABLE AT", "BYTES FOR IT ALONE"];
+        shown += &format!("\n{}", table(&heads, &pinned));
+    }
+    shown
 }
 
 /// `carillon keys`
@@ -251,12 +268,14 @@ mod tests {
         let all = json!([
             { "keyspace": "a", "safe_point_ms": 0, "retention_ms": 60000, "held_by": "retention",
               "old_bytes": 7 },
-            { "keyspace": "b", "safe_point_ms": 0, "retention_ms": 0, "held_by": "snapshot",
-              "snapshot": 3, "old_bytes": 0 },
+            { "keyspace": "b", "safe_point_ms": 0, "retention_ms": 0, "held_by": "feed",
+              "snapshot": 3, "old_bytes": 0,
+              "pinned": [{ "snapshot": 9, "at_ms": 1000, "bytes": 77 }] },
         ]);
         let shown = held(&all);
         let lines: Vec<&str> = shown.lines().collect();
         assert!(lines[1].contains("1m  ") && lines[1].contains("retention"), "{shown}");
-        assert!(lines[2].contains("snapshot 3"), "{shown}");
+        assert!(lines[2].contains("feed 3"), "{shown}");
+        assert!(lines[5].contains("9") && lines[5].contains("77"), "{shown}");
     }
 }

@@ -2,6 +2,8 @@
 //! nodes are killed and the feed goes on at others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -11,7 +13,7 @@ use client::http::{
     Changed, ClientError, Feed, FeedChange, FeedCommit, FeedEvent, FeedOptions, GetResult,
 };
 use harness::cluster::Cluster;
-use harness::node::TEST_TIMEOUT;
+use harness::node::{Node, TEST_TIMEOUT};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
 const KEYSPACE: &str = "f";
@@ -288,6 +290,182 @@ fn feed_that_comes_too_late_is_told_where_to_begin_again() {
         let text = reply.text();
         assert!((400..500).contains(&reply.status) && text.contains(part), "{query}: {text}");
     }
+}
+
+/// Compaction: of what lies behind the reader when it connects, how each key changed last.
+#[test]
+fn compacted_feed_tells_how_each_key_changed_last_and_then_all() {
+    let cluster = prepared("feeds_compacted");
+    let mut connection = cluster.nodes[1].connect();
+    let mut ask = |words: &[&str]| connection.ask(words).unwrap().text().to_owned();
+    assert_eq!(ask(&["SELECT", KEYSPACE]), "OK");
+    assert_eq!(ask(&["SET", "first", "0"]), "OK");
+    let mut whole = feed(&cluster, 0, options());
+    let FeedEvent::Begun { token, .. } = whole.next().unwrap().unwrap() else { panic!("no hello") };
+    for number in 0..50 {
+        let value = number.to_string();
+        assert_eq!(ask(&["MSET", "hot", &value, &format!("k{}", number % 5), &value]), "OK");
+    }
+    assert_eq!(ask(&["DEL", "k0"]), "1");
+    assert_eq!(ask(&["SET", "k1", "short", "PX", "50"]), "OK");
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(ask(&["SET", "last", "x"]), "OK");
+    let told = |commits: &[FeedCommit]| -> Vec<(String, String)> {
+        let changes = commits.iter().flat_map(|commit| &commit.changes);
+        let shown = changes.map(|one| {
+            let what = match put(one) {
+                Some(value) => value.to_owned(),
+                None => format!("{:?}", one.what),
+            };
+            (String::from_utf8_lossy(&one.key).into_owned(), what)
+        });
+        shown.collect()
+    };
+    let all = told(&commits_until(&mut whole, "last"));
+    assert_eq!(all.len(), 104, "each change: {all:?}");
+    let pairs = [
+        ("k2", "47"),
+        ("k3", "48"),
+        ("hot", "49"),
+        ("k4", "49"),
+        ("k0", "Deleted"),
+        ("k1", "Expired"),
+        ("last", "x"),
+    ];
+    let newest: Vec<_> = pairs.map(|(key, what)| (key.to_owned(), what.to_owned())).into();
+    let compacted = FeedOptions { compact: true, since: Some(token.clone()), ..options() };
+    let mut feeds: Vec<Feed> = (0..3).map(|at| feed(&cluster, at, compacted.clone())).collect();
+    for (number, feed) in feeds.iter_mut().enumerate() {
+        let past = told(&commits_until(feed, "last"));
+        assert_eq!(past, newest, "at node {number}");
+    }
+    // What comes from now on comes whole.
+    for value in ["1", "2", "3"] {
+        assert_eq!(ask(&["SET", "hot", value]), "OK");
+    }
+    assert_eq!(ask(&["SET", "end", ""]), "OK");
+    for feed in &mut feeds {
+        let live = told(&commits_until(feed, "end"));
+        assert_eq!(live.len(), 4, "{live:?}");
+    }
+    let flags = ["--keyspace", KEYSPACE, "--since", &token, "--compact", "--commits", "5"];
+    let (code, text) = cluster.nodes[2].carillon(&[&["feed"][..], &flags].concat());
+    assert_eq!(code, 0, "{text}");
+    assert!(!text.contains("hot = ") && text.contains("k4 = 49"), "{text}");
+}
+
+/// 300 readers that never read: 32 are served and the node keeps a bounded number of bytes for
+/// them; the others hear why not, and everybody else goes on.
+#[test]
+fn feeds_that_nobody_reads_keep_bounded_memory() {
+    const READERS: usize = 300;
+    const SERVED: usize = 32;
+    /// What a feed may keep, and as much again for what it hands over and the allocator.
+    const FEED_BYTES: u64 = 32 << 20;
+    let node = Node::alone_and_ready(PROGRAM, "feeds_unread", &[]);
+    let mut connection = node.connect();
+    assert_eq!(connection.ask(&["SET", "first", "0"]).unwrap().text(), "OK");
+    let readers: Vec<TcpStream> = (0..READERS)
+        .map(|_| {
+            let mut socket = TcpStream::connect(node.http).unwrap();
+            write!(socket, "GET /v1/feed HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+            socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+            socket
+        })
+        .collect();
+    // Each is answered, which is all that they read.
+    let heads = readers.iter().map(|socket| {
+        let mut head = [0; 12];
+        let mut socket: &TcpStream = socket;
+        socket.read_exact(&mut head).unwrap();
+        String::from_utf8_lossy(&head).into_owned()
+    });
+    let heads: Vec<String> = heads.collect();
+    let count = |head: &str| heads.iter().filter(|one| *one == head).count();
+    assert_eq!(count("HTTP/1.1 200"), SERVED, "{heads:?}");
+    assert_eq!(count("HTTP/1.1 503"), READERS - SERVED, "{heads:?}");
+    let reply = node.client().send(&client::http::Request::get("/v1/feed")).unwrap();
+    assert!(reply.text().contains("32 change feeds"), "{}", reply.text());
+
+    // Each feed is behind by twice of what it may keep; the store has it once.
+    let before = resident_bytes(&node);
+    let value = "v".repeat(64 << 10);
+    let written = 2 * FEED_BYTES;
+    for number in 0..written / value.len() as u64 {
+        let key = format!("k{}", number % 16);
+        let since = Instant::now();
+        assert_eq!(connection.ask(&["SET", &key, &value]).unwrap().text(), "OK");
+        assert!(since.elapsed() < Duration::from_secs(10), "writers wait for nobody");
+    }
+    thread::sleep(Duration::from_secs(2));
+    let grown = resident_bytes(&node).saturating_sub(before);
+    let most = 2 * written + SERVED as u64 * FEED_BYTES;
+    assert!(grown < most, "{grown} bytes more, of at most {most}");
+    drop(readers);
+    // Their places are free.
+    let until = Instant::now() + TEST_TIMEOUT;
+    let options = FeedOptions { no_node_timeout: TEST_TIMEOUT, ..FeedOptions::default() };
+    let mut feed = Feed::open([node.http.to_string()], options).unwrap();
+    while !matches!(feed.next().unwrap().unwrap(), FeedEvent::Begun { .. }) {
+        assert!(Instant::now() < until);
+    }
+    assert_eq!(connection.ask(&["SET", "end", ""]).unwrap().text(), "OK");
+    assert_eq!(commits_until(&mut feed, "end").len(), 1);
+}
+
+/// The memory that a node's process has.
+fn resident_bytes(node: &Node) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// What no client of good will sends gets an answer in words, and the node goes on.
+#[test]
+fn feeds_refuse_what_is_malformed_foreign_or_too_long() {
+    let node = Node::alone_and_ready(PROGRAM, "feeds_refusals", &[]);
+    let mut connection = node.connect();
+    assert_eq!(connection.ask(&["SET", "k", "v"]).unwrap().text(), "OK");
+    let head = |path: &str, more: &str| {
+        let mut socket = TcpStream::connect(node.http).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        // Who is refused early may hear of it before all is sent.
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{more}\r\n");
+        let _refused_early = socket.write_all(request.as_bytes());
+        let mut reply = Vec::new();
+        let _reset = socket.read_to_end(&mut reply);
+        String::from_utf8_lossy(&reply).into_owned()
+    };
+    let foreign = "snap-00000000deadbeef-0-117683810340962305";
+    for (path, more, wanted) in [
+        (format!("/v1/feed?since={foreign}"), String::new(), ["HTTP/1.1 400", "cluster"]),
+        ("/v1/feed".into(), format!("last-event-id: {foreign}\r\n"), ["HTTP/1.1 400", "cluster"]),
+        ("/v1/feed?since=snap-".into(), String::new(), ["HTTP/1.1 400", "since"]),
+        ("/v1/feed?since=snap-zz-0-1".into(), String::new(), ["HTTP/1.1 400", "since"]),
+        ("/v1/feed?since=%ff%fe".into(), String::new(), ["HTTP/1.1 400", "UTF-8"]),
+        ("/v1/feed?since=2200-01-01T00:00:00Z".into(), String::new(), ["HTTP/1.1 4", "in-future"]),
+        ("/v1/feed?compact=perhaps".into(), String::new(), ["HTTP/1.1 400", "compact"]),
+        (format!("/v1/feed?prefix={}", "p".repeat(70_000)), String::new(), ["HTTP/1.1 414", ""]),
+    ] {
+        let reply = head(&path, &more);
+        let shown: String = path.chars().take(60).collect();
+        assert!(wanted.iter().all(|part| reply.contains(part)), "{shown}: {reply}");
+    }
+    // As long as a request may be: a feed like any other, of nothing.
+    let prefix = "p".repeat(65_000);
+    let options = FeedOptions { prefix: Some(prefix.into_bytes()), ..FeedOptions::default() };
+    let mut feed = Feed::open([node.http.to_string()], options).unwrap();
+    assert!(matches!(feed.next().unwrap().unwrap(), FeedEvent::Begun { .. }));
+    // Notifications: a pattern of 64 KiB is one, and a longer one is refused.
+    let pattern = |bytes: usize| format!("__keyspace@0__:{}*", "p".repeat(bytes - 16));
+    let mut subscriber = node.connect();
+    let refused = subscriber.ask(&["PSUBSCRIBE", &pattern((64 << 10) + 1)]).unwrap();
+    assert!(refused.line().starts_with('-'), "{}", refused.line());
+    let mut subscriber = node.connect();
+    let taken = subscriber.ask(&["PSUBSCRIBE", &pattern(64 << 10)]).unwrap();
+    assert!(taken.text().starts_with("psubscribe"), "{}", taken.line().len());
+    assert_eq!(connection.ask(&["GET", "k"]).unwrap().text(), "v");
 }
 
 #[test]

@@ -3,10 +3,13 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Duration;
 
 use harness::cluster::Cluster;
 use harness::command::{CommandResult, run};
-use harness::process::Directory;
+use harness::process::{Directory, Process};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
@@ -46,6 +49,47 @@ fn a_document_is_measured_and_its_page_is_written() {
     let wrong = bench(&["papers", "--only", "003", "--out", out]);
     assert_eq!(wrong.code, 2);
     assert!(wrong.err.contains("expected one of 000, 002, 001, 004"), "{}", wrong.err);
+}
+
+#[test]
+fn a_document_is_measured_over_agents() {
+    let dir = Directory::new("papers-agents").unwrap();
+    let secret = dir.path().join("shared");
+    fs::write(&secret, "a secret of these agents").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let secret = secret.to_str().unwrap();
+    let agents = [0, 1].map(|number| {
+        let address = harness::ports::unused().to_string();
+        let mut command = Command::new(PROGRAM);
+        command.args(["bench", "agent", "--listen", &address, "--secret-file", secret]);
+        let log = dir.path().join(format!("agent-{number}.log"));
+        let process = Process::start(command, &log).unwrap();
+        harness::until(Duration::from_secs(20), "the agent listens", || {
+            std::net::TcpStream::connect(&address).ok()
+        });
+        (process, address)
+    });
+    let names = agents.iter().map(|(_, address)| address.as_str()).collect::<Vec<_>>().join(",");
+    let out = dir.path().join("out");
+    let out = out.to_str().unwrap();
+    let words = ["papers", "--quick", "--only", "004", "--out", out, "--agents", &names];
+    let done = bench(&[&words[..], &["--secret-file", secret]].concat());
+    assert_eq!(done.code, 0, "{}", done.err);
+    let page = fs::read_to_string(format!("{out}/004.md")).unwrap();
+    assert!(page.contains("hosts of 2 agents") && page.contains(&agents[0].1), "{page}");
+    assert!(page.contains("| 3 | 10 | ") && !page.contains("NaN"), "{page}");
+    // Nodes ran there.
+    for number in 0..agents.len() {
+        let log = fs::read_to_string(dir.path().join(format!("agent-{number}.log"))).unwrap();
+        assert!(log.contains("nodes: connected"), "{log}");
+    }
+    let wrong = bench(&[&words[..], &["--secret-file", "/nonexistent"]].concat());
+    assert_eq!(wrong.code, 2, "{}", wrong.err);
+    let free = harness::ports::unused().to_string();
+    let words = ["papers", "--quick", "--only", "004", "--out", out, "--agents", &free];
+    let gone = bench(&[&words[..], &["--secret-file", secret]].concat());
+    assert_eq!(gone.code, 3, "{}", gone.err);
+    assert!(gone.err.contains(&format!("agent {free}")), "{}", gone.err);
 }
 
 #[test]

@@ -107,14 +107,17 @@ fn connection_and_transaction_read_one_past_time() {
 fn collection_over_resp_names_what_holds_old_versions() {
     let cluster = prepared("past_collection", &["--retention", "0"]);
     let mut connection = connected(&cluster.nodes[2]);
+    says(&mut connection, "SET a 0", "+OK");
     let token = taken(&cluster.nodes[0]);
     let id = token.split('-').nth(2).unwrap().to_owned();
     says(&mut connection, "SET a 1", "+OK");
     says(&mut connection, "SET a 2", "+OK");
     until(TEST_TIMEOUT, "the snapshot is named", || {
+        says(&mut connection, &format!("CARILLON GC KEYSPACE {KEYSPACE}"), "keyspace p");
         let why = connection.ask(&["CARILLON", "GC", "WHY", "KEYSPACE", KEYSPACE]).unwrap().text();
-        why.contains(&format!("held-by snapshot snapshot {id}")).then_some(())
+        why.contains(&format!("snapshot {id} at-ms")).then_some(())
     });
+    says(&mut connection, &format!("AT {token} GET a"), "0");
     says(&mut connection, "CARILLON GC KEYSPACE nosuch", "-ERR there is no keyspace 'nosuch'");
     let (code, text) = cluster.nodes[1].carillon(&["snapshot", "release", &token]);
     assert_eq!(code, 0, "{text}");
@@ -211,13 +214,19 @@ fn oldest_snapshot_ends_when_snapshots_hold_too_much() {
         text.trim().to_owned()
     };
     says(&mut connection, "SET k first", "+OK");
+    let value = "x".repeat(1 << 20);
+    let names: Vec<String> = (0..20).map(|number| format!("long-{number}")).collect();
+    for name in &names {
+        assert_eq!(connection.ask(&["SET", name, &value]).unwrap().text(), "OK");
+    }
     let old = take();
     says(&mut connection, "SET k second", "+OK");
+    // Of each key a snapshot keeps one version: the old one those of 20 MiB, that the young lacks.
+    for name in &names {
+        says(&mut connection, &format!("SET {name} short"), "+OK");
+    }
     let young = take();
-    says(&mut connection, &format!("AT {old} GET k"), "first");
-    let value = "x".repeat(1 << 20);
     until(TEST_TIMEOUT, "the oldest snapshot has ended", || {
-        assert_eq!(connection.ask(&["SET", "k", &value]).unwrap().text(), "OK");
         let all = node.client().snapshots().unwrap();
         let all = all["snapshots"].as_array().unwrap();
         (!all.iter().any(|one| one["token"] == *old)).then_some(())

@@ -166,8 +166,16 @@ fn snapshots_are_whole_while_transfers_kills_and_collection_go_on() {
     let why = cluster.nodes[2].client().safe_points().unwrap();
     let of_it = why["keyspaces"].as_array().unwrap().iter().find(|one| one["keyspace"] == KEYSPACE);
     let of_it: &Value = of_it.unwrap();
-    assert_eq!((&of_it["held_by"], &of_it["snapshot"]), (&"snapshot".into(), &1.into()), "{why}");
-    // When the first is released, what it held goes, and the second holds.
+    assert_eq!(
+        (&of_it["held_by"], &of_it["snapshot"]),
+        (&"retention".into(), &Value::Null),
+        "{why}"
+    );
+    // They are pins: the safe point has passed them, and each keeps something for itself.
+    let pinned = of_it["pinned"].as_array().unwrap();
+    assert_eq!(pinned[0]["snapshot"], 1, "{why}");
+    assert!(of_it["pinned_bytes"].as_u64().unwrap() > 0, "{why}");
+    // When the first is released, what it kept goes, and the others stay.
     let (code, text) = cluster.nodes[0].carillon(&["snapshot", "release", &tokens[0]]);
     assert_eq!(code, 0, "{text}");
     until(TEST_TIMEOUT, "what nobody holds is collected", || {

@@ -182,16 +182,8 @@ impl Net {
         self.cut(NetworkCut::Barred(from, to));
     }
 
-    /// What a node sends is not refused any more.
-    pub fn admit(&mut self, from: usize) {
-        let is_ours =
-            |cut: &NetworkCut| matches!(cut, NetworkCut::Barred(node, _) if *node == from);
-        let ours: Vec<NetworkCut> = self.cuts.extract_if(.., is_ours).collect();
-        ours.into_iter().for_each(|cut| self.apply(cut, false));
-    }
-
     fn cut(&mut self, cut: NetworkCut) {
-        assert!(self.bridge.is_some(), "ask can_cut first");
+        assert!(self.bridge.is_some(), "without root nothing can be cut: root_or_skip");
         if self.cuts.insert(cut) {
             self.apply(cut, true);
         }
@@ -262,14 +254,6 @@ pub fn root_or_skip(what: &str) -> bool {
 
 fn needs_root(what: &str) -> String {
     format!("{what} needs root: run the tests as root, or set {WITHOUT_ROOT}=1 to skip such tests")
-}
-
-/// Whether networks can be cut. If not, it prints that.
-pub fn can_cut() -> bool {
-    if !is_root() {
-        eprintln!("skipped: without root there are no network namespaces, and nothing can be cut");
-    }
-    is_root()
 }
 
 fn is_root() -> bool {

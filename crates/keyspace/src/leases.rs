@@ -1,23 +1,30 @@
 //! Leases on past times: which old versions stay, though their keyspace's retention is over?
 //!
-//! The system shard holds leases beside the safe points (SAFETY G14). While a lease lives, the safe
-//! point of each of its keyspaces stays at or below the lease's time, so everything that was
-//! visible then can be read. A lease ends by itself. The leader's clock decides when, as the
-//! timestamp of an entry, so all replicas judge alike.
+//! The system shard holds leases beside the safe points (SAFETY G14). While a lease lives, all that
+//! was visible at its time can be read. It ends by itself. The leader's clock decides when, as the
+//! timestamp of an entry, so all replicas judge alike. There are two kinds.
+//!
+//! - A *pin* (SAFETY G21), for snapshots: its time stays readable. The safe point goes on, and of
+//!   each key one version stays for it.
+//! - A *hold*, for feeds that are behind: the safe point stays at or below its time, so that all
+//!   versions since then are there.
 //!
 //! ```text
-//!   open at 100, for 60 s ─────► lease 1 holds 100
-//!   raise the safe point to 250 ─► it rises to 100, and no further
+//!   hold at 100, pin at 50, for 60 s each
+//!   raise the safe point to 250 ─► it rises to 100, and no further; shards keep the pin at 50
 //!   renew, release                 by id
-//!   an entry at its end or later ─► the lease has ended: the safe point may rise
+//!   an entry at its end or later ─► the lease has ended: the safe point may rise, the pin goes
 //! ```
+//!
+//! A lease is opened at or above the safe point. A pin may be opened where another one is, too:
+//! what it wants is there.
 //!
 //! # Bytes
 //!
 //! | thing | form |
 //! |---|---|
-//! | op 9 of the catalogue | `u8`: 1 open: request u64, count `varint`, keyspace ids `varint` each, rising, time u64, duration in ms `varint`; 2 renew: id `varint`, duration in ms `varint`; 3 end: id `varint` |
-//! | lease | id `varint`, request u64, count `varint`, keyspace ids `varint` each, rising, time u64, end in ms since 1970 `varint` |
+//! | op 9 of the catalogue | `u8`: 1 open a hold: request u64, count `varint`, keyspace ids `varint` each, rising, time u64, duration in ms `varint`; 4 open a pin: likewise; 2 renew: id `varint`, duration in ms `varint`; 3 end: id `varint` |
+//! | lease | id `varint`, request u64, a byte 0 if it is a pin, count `varint`, keyspace ids `varint` each, rising, time u64, end in ms since 1970 `varint` |
 //! | all | next id `varint`, count `varint`, leases by rising id |
 
 use std::collections::BTreeMap;
@@ -37,6 +44,16 @@ pub const LEASE_MS_MAX: u64 = 24 * 3_600_000;
 const OPEN: u8 = 1;
 const RENEW: u8 = 2;
 const END: u8 = 3;
+const OPEN_PIN: u8 = 4;
+
+/// What a lease keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseKind {
+    /// All versions since its time.
+    Hold,
+    /// What can be read at its time.
+    Pin,
+}
 
 /// A promise that a past time can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +62,8 @@ pub struct Lease {
     pub id: u64,
     /// The request that opened it: a repeated one opens nothing more.
     pub request: u64,
+    /// What it keeps.
+    pub kind: LeaseKind,
     /// The keyspaces that can be read, by rising id.
     pub keyspaces: Vec<KeyspaceId>,
     /// The time.
@@ -60,6 +79,8 @@ pub enum LeaseOp {
     Open {
         /// A number that nobody else chooses.
         request: u64,
+        /// What it is to keep.
+        kind: LeaseKind,
         /// Its keyspaces, by rising id; at least one.
         keyspaces: Vec<KeyspaceId>,
         /// Its time.
@@ -100,10 +121,25 @@ impl Leases {
         self.by_id.values().filter(move |lease| lease.end_ms > now_ms)
     }
 
-    /// The one that holds a keyspace's safe point: that of the lowest time.
-    pub fn oldest(&self, keyspace: KeyspaceId, now_ms: u64) -> Option<&Lease> {
-        let of_it = self.live(now_ms).filter(|lease| lease.keyspaces.contains(&keyspace));
+    /// The one that holds a keyspace's safe point: the hold of the lowest time.
+    pub fn oldest_hold(&self, keyspace: KeyspaceId, now_ms: u64) -> Option<&Lease> {
+        let of_it = self.live(now_ms).filter(|lease| lease.keeps(LeaseKind::Hold, keyspace));
         of_it.min_by_key(|lease| (lease.at, lease.id))
+    }
+
+    /// The times below a keyspace's safe point that stay readable, rising. By what entries say, not
+    /// by a clock: a lease whose end has come can be renewed before an entry has ended it.
+    pub fn pins(&self, keyspace: KeyspaceId, safe_point: Timestamp) -> Vec<Timestamp> {
+        let pins = self.by_id.values().filter(|lease| lease.keeps(LeaseKind::Pin, keyspace));
+        let mut pins: Vec<_> = pins.map(|lease| lease.at).filter(|at| *at < safe_point).collect();
+        pins.sort_unstable();
+        pins.dedup();
+        pins
+    }
+
+    /// Whether the next entry ends any.
+    pub fn ends_any_by(&self, now_ms: u64) -> bool {
+        self.by_id.values().any(|lease| lease.end_ms <= now_ms)
     }
 
     /// Forgets those that have ended by `now_ms`.
@@ -139,7 +175,7 @@ impl Leases {
         self.end_by(now_ms);
         op.check_proposal()?;
         match op {
-            LeaseOp::Open { request, keyspaces, at, ttl_ms } => {
+            LeaseOp::Open { request, kind, keyspaces, at, ttl_ms } => {
                 let repeated = self.by_id.values().find(|lease| lease.request == *request);
                 if let Some(lease) = repeated {
                     return Ok(lease.clone());
@@ -150,7 +186,9 @@ impl Leases {
                         CatalogueError::NotFound { name }
                     };
                     let safe_point = safe_point(*keyspace).ok_or_else(no_keyspace)?;
-                    if *at < safe_point {
+                    let is_pinned = *kind == LeaseKind::Pin
+                        && self.pins(*keyspace, safe_point).binary_search(at).is_ok();
+                    if *at < safe_point && !is_pinned {
                         return Err(CatalogueError::BelowSafePoint { at: *at, safe_point });
                     }
                 }
@@ -159,8 +197,8 @@ impl Leases {
                 }
                 self.last_id += 1;
                 let (id, end_ms) = (self.last_id, now_ms.saturating_add(*ttl_ms));
-                let (request, keyspaces, at) = (*request, keyspaces.clone(), *at);
-                let lease = Lease { id, request, keyspaces, at, end_ms };
+                let (request, kind, keyspaces, at) = (*request, *kind, keyspaces.clone(), *at);
+                let lease = Lease { id, request, kind, keyspaces, at, end_ms };
                 self.by_id.insert(id, lease.clone());
                 Ok(lease)
             }
@@ -210,10 +248,19 @@ impl Leases {
 }
 
 impl Lease {
+    /// Whether it keeps that in a keyspace.
+    fn keeps(&self, kind: LeaseKind, keyspace: KeyspaceId) -> bool {
+        self.kind == kind && self.keyspaces.contains(&keyspace)
+    }
+
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(self.id, out);
         out.extend_from_slice(&self.request.to_le_bytes());
+        if self.kind == LeaseKind::Pin {
+            // No count of keyspaces: there is at least one.
+            out.push(0);
+        }
         put_keyspaces(&self.keyspaces, out);
         out.extend_from_slice(&self.at.0.to_le_bytes());
         put_varint(self.end_ms, out);
@@ -224,13 +271,17 @@ impl Lease {
     /// # Errors
     /// [`DecodeError`] if the bytes are something else.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            id: reader.varint()?,
-            request: reader.u64()?,
-            keyspaces: read_keyspaces(reader)?,
-            at: Timestamp(reader.u64()?),
-            end_ms: reader.varint()?,
-        })
+        let (id, request) = (reader.varint()?, reader.u64()?);
+        let kind = match reader.rest().first() {
+            Some(0) => LeaseKind::Pin,
+            _ => LeaseKind::Hold,
+        };
+        if kind == LeaseKind::Pin {
+            reader.u8()?;
+        }
+        let keyspaces = read_keyspaces(reader)?;
+        let (at, end_ms) = (Timestamp(reader.u64()?), reader.varint()?);
+        Ok(Self { id, request, kind, keyspaces, at, end_ms })
     }
 }
 
@@ -253,8 +304,11 @@ impl LeaseOp {
     /// Appends its bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            LeaseOp::Open { request, keyspaces, at, ttl_ms } => {
-                out.push(OPEN);
+            LeaseOp::Open { request, kind, keyspaces, at, ttl_ms } => {
+                out.push(match kind {
+                    LeaseKind::Hold => OPEN,
+                    LeaseKind::Pin => OPEN_PIN,
+                });
                 out.extend_from_slice(&request.to_le_bytes());
                 put_keyspaces(keyspaces, out);
                 out.extend_from_slice(&at.0.to_le_bytes());
@@ -275,8 +329,9 @@ impl LeaseOp {
     /// Reads one value from the front of the reader.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match reader.u8()? {
-            OPEN => LeaseOp::Open {
+            tag @ (OPEN | OPEN_PIN) => LeaseOp::Open {
                 request: reader.u64()?,
+                kind: if tag == OPEN { LeaseKind::Hold } else { LeaseKind::Pin },
                 keyspaces: read_keyspaces(reader)?,
                 at: Timestamp(reader.u64()?),
                 ttl_ms: reader.varint()?,
@@ -321,7 +376,8 @@ mod tests {
     }
 
     fn open(request: u64, keyspaces: &[KeyspaceId], at: u64, ttl_ms: u64) -> LeaseOp {
-        LeaseOp::Open { request, keyspaces: keyspaces.to_vec(), at: ms(at), ttl_ms }
+        let kind = LeaseKind::Hold;
+        LeaseOp::Open { request, kind, keyspaces: keyspaces.to_vec(), at: ms(at), ttl_ms }
     }
 
     /// Safe points at 100, of keyspaces 1 and 2.
@@ -335,9 +391,9 @@ mod tests {
         let first = leases.apply(&open(7, &[A, B], 150, 50), 200, point).unwrap();
         assert_eq!((first.id, first.end_ms), (1, 250));
         let second = leases.apply(&open(8, &[A], 180, 100), 200, point).unwrap();
-        assert_eq!(leases.oldest(A, 249).map(|lease| lease.id), Some(first.id));
-        assert_eq!(leases.oldest(A, 250).map(|lease| lease.id), Some(second.id));
-        assert_eq!(leases.oldest(B, 250), None);
+        assert_eq!(leases.oldest_hold(A, 249).map(|lease| lease.id), Some(first.id));
+        assert_eq!(leases.oldest_hold(A, 250).map(|lease| lease.id), Some(second.id));
+        assert_eq!(leases.oldest_hold(B, 250), None);
         let renewed = leases.apply(&LeaseOp::Renew { id: 1, ttl_ms: 60 }, 240, point).unwrap();
         assert_eq!(renewed.end_ms, 300);
         let shorter = leases.apply(&LeaseOp::Renew { id: 1, ttl_ms: 1 }, 240, point).unwrap();
@@ -345,6 +401,39 @@ mod tests {
         let end = LeaseOp::End { id: 1 };
         assert_eq!(leases.apply(&end, 260, point), Ok(renewed));
         assert_eq!(leases.apply(&end, 260, point), Err(CatalogueError::NoLease { id: 1 }));
+    }
+
+    #[test]
+    fn pins_hold_no_safe_point_and_stay_readable_below_it() {
+        let pin = |request, keyspaces: &[KeyspaceId], at| match open(request, keyspaces, at, 50) {
+            LeaseOp::Open { request, keyspaces, at, ttl_ms, .. } => {
+                LeaseOp::Open { request, kind: LeaseKind::Pin, keyspaces, at, ttl_ms }
+            }
+            op => op,
+        };
+        let mut leases = Leases::default();
+        for (request, keyspaces, at) in [(7, &[A, B][..], 150), (8, &[A], 120), (9, &[A], 300)] {
+            leases.apply(&pin(request, keyspaces, at), 200, point).unwrap();
+        }
+        assert_eq!(leases.oldest_hold(A, 200), None);
+        assert_eq!(leases.pins(A, ms(250)), [ms(120), ms(150)]);
+        assert_eq!(leases.pins(B, ms(250)), [ms(150)]);
+        assert!(leases.pins(B, ms(150)).is_empty(), "it can be read anyway");
+        // The safe point has passed; where a pin is, another one may come.
+        let raised = |_| Some(ms(250));
+        assert!(leases.apply(&pin(10, &[A], 120), 210, raised).is_ok());
+        for refused in [pin(11, &[A], 121), pin(12, &[A, B], 120), open(13, &[A], 120, 50)] {
+            let refused = leases.apply(&refused, 210, raised);
+            assert!(matches!(refused, Err(CatalogueError::BelowSafePoint { .. })), "{refused:?}");
+        }
+        // By entries: nobody's clock ends them.
+        assert!(leases.ends_any_by(250) && !leases.ends_any_by(249));
+        leases.end_by(250);
+        assert_eq!(leases.pins(A, ms(500)), [ms(120)]);
+        let mut bytes = Vec::new();
+        leases.encode(&mut bytes);
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(Leases::decode(&mut reader), Ok(leases));
     }
 
     /// The asker may not have heard the first answer.

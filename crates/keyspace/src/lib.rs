@@ -62,7 +62,7 @@ pub use cut::Cut;
 pub use descriptor::Descriptor;
 pub use hash::{HashedKey, KeyHasher};
 pub use ids::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId};
-pub use leases::{Lease, LeaseOp, Leases};
+pub use leases::{Lease, LeaseKind, LeaseOp, Leases};
 pub use linear_hash::hash64;
 pub use moment::{Moment, SnapshotToken};
 pub use position::{Placement, Position};

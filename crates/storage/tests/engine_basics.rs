@@ -128,17 +128,17 @@ fn a_pin_holds_collection_back() {
     both(|mut engine| {
         put(&mut engine, "k", "a", 5);
         put(&mut engine, "k", "b", 15);
-        engine.pin(ts(10));
-        engine.pin(ts(12));
-        engine.pin(ts(12));
+        engine.hold(ts(10));
+        engine.hold(ts(12));
+        engine.hold(ts(12));
         engine.raise_safe_point(ts(20));
-        engine.unpin(ts(12));
+        engine.release(ts(12));
         assert!(!engine.collect(100));
         assert_eq!(at(&engine, "k", 10), "a");
-        engine.unpin(ts(10));
+        engine.release(ts(10));
         assert!(!engine.collect(100));
         assert_eq!(at(&engine, "k", 12), "a");
-        engine.unpin(ts(12));
+        engine.release(ts(12));
         assert!(!engine.collect(100));
         assert_eq!(engine.usage().versions, 1);
     });
@@ -215,7 +215,7 @@ fn keys_of_one_hash_are_never_parted() {
     let mut visited = 0;
     let end = engine.scan(ScanCursor::default(), 1, ts(10), &mut |_, _| visited += 1);
     assert_eq!((end, visited), (Ok(None), 3));
-    engine.pin(ts(10));
+    engine.hold(ts(10));
     let limits = PieceLimits { examined_max: 0, bytes_max: 0 };
     assert!(!engine.dump(&mut DumpCursor::default(), ts(10), ts(10), limits, &mut Vec::new()));
 }

@@ -4,7 +4,8 @@ import { bytes } from "../../model/format";
 import type { Uses } from "../../model/timeline";
 
 /** Of one processor, or in processors if it is more than one. */
-function processorWords(processors: number): string {
+export function processorWords(processors: number | null | undefined): string {
+  if (processors === null || processors === undefined) return "–";
   return processors < 1 ? `${Math.round(processors * 100)} %` : `${processors.toFixed(1)} processors`;
 }
 

@@ -1,8 +1,9 @@
 /** What a node is connected with: replicas that it holds, entries of its tables, links to other nodes. Pure. */
 
+import { bytes } from "../../model/format";
 import { fraction, type ShardArc } from "../../model/ring";
 import { SLOTS } from "../../model/position";
-import type { PeerTraffic } from "../../model/timeline";
+import type { LinkTraffic } from "../../model/timeline";
 
 export const LINK_LAYERS = ["links", "fingers", "successors", "peers"] as const;
 export type LinkLayer = (typeof LINK_LAYERS)[number];
@@ -58,6 +59,10 @@ export function successorsOf(count: number, index: number): number[] {
   return Array.from({ length: Math.max(0, some) }, (_, i) => (index + i + 1) % count);
 }
 
+function trafficOf(peer: LinkTraffic): number {
+  return peer.inBytes + peer.outBytes;
+}
+
 /** Of a node that leads more shards than this, the tables of the first ones are drawn. */
 export const TABLES_MAX = 8;
 
@@ -65,8 +70,7 @@ export function connectionsOf(
   node: string,
   arcs: readonly ShardArc[],
   hidden: ReadonlySet<string>,
-  peers: readonly PeerTraffic[],
-  here: string,
+  peers: readonly LinkTraffic[],
   isByPlace: boolean,
 ): Connection[] {
   const found: Connection[] = [];
@@ -100,17 +104,17 @@ export function connectionsOf(
     }
   }
   if (!hidden.has("peers")) {
-    const most = Math.max(1, ...peers.map((peer) => peer.inBytes + peer.outBytes));
+    const most = Math.max(1, ...peers.map(trafficOf));
+    // Both ends may tell of a link: one line is enough.
+    const drawn = new Set<string>();
     for (const peer of peers) {
-      if (!peer.isConnected || (node !== here && node !== peer.id)) continue;
-      const weight = Math.sqrt((peer.inBytes + peer.outBytes) / most);
-      found.push({
-        layer: "peers",
-        from: { node: here },
-        to: { node: peer.id },
-        weight,
-        text: `link to ${peer.name}`,
-      });
+      if (!peer.isConnected || (node !== peer.from && node !== peer.id)) continue;
+      const other = node === peer.from ? peer.id : peer.from;
+      if (drawn.has(other)) continue;
+      drawn.add(other);
+      const weight = Math.sqrt(trafficOf(peer) / most);
+      const text = `link, ${bytes(trafficOf(peer))}/s`;
+      found.push({ layer: "peers", from: { node: peer.from }, to: { node: peer.id }, weight, text });
     }
   }
   return found;

@@ -20,6 +20,8 @@ export interface Fallacy {
   answer: string;
   measured: (seen: Seen) => string;
   fault: { label: string; action: (state: SimState) => SimAction | null } | null;
+  /** Why there is no fault. */
+  whyNone?: string;
 }
 
 const last = (seen: Seen) => seen.points.at(-1);
@@ -128,6 +130,7 @@ export const FALLACIES: readonly Fallacy[] = [
       "Pages of other sites are refused by Host and Origin; listeners are on loopback unless told otherwise.",
     measured: listeners,
     fault: null,
+    whyNone: "no switch: a simulation has no sockets to break into",
   },
   {
     name: "Topology does not change",

@@ -75,6 +75,7 @@ fn is_of_cluster(scope: Option<String>) -> Result<bool, Problem> {
     get, path = "/v1/metrics", operation_id = "metricsInShort", tag = "nodes",
     params(
         ("scope" = inline(Option<Scope>), Query, description = "Of this node, or of all."),
+        ("links" = Option<bool>, Query, description = "With each node's links to the others."),
     ),
     responses((status = 200, description = "Of each node.", body = NodeMetrics)),
     extensions(("x-problems" = json!(["no-answer"])))
@@ -83,11 +84,17 @@ pub async fn metrics(
     State(context): State<Shared>,
     uri: Uri,
 ) -> Result<Json<NodeMetrics>, Problem> {
-    let [scope] = parameters(uri.query(), ["scope"])?;
-    Ok(Json(match is_of_cluster(scope)? {
+    let [scope, links] = parameters(uri.query(), ["scope", "links"])?;
+    let with_links = yes_or_no("links", links)?.unwrap_or(false);
+    let mut metrics = match is_of_cluster(scope)? {
         true => context.read(|done| context.api.metrics_of_cluster(done)).await?,
         false => NodeMetrics { nodes: vec![context.api.metrics_summary()], silent: Vec::new() },
-    }))
+    };
+    if !with_links {
+        // They grow with the square of the nodes.
+        metrics.nodes.iter_mut().for_each(|node| node.links.clear());
+    }
+    Ok(Json(metrics))
 }
 
 /// How a shard is to be cut.

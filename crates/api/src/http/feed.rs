@@ -68,6 +68,8 @@ pub enum Format {
             `now`."),
         ("snapshot" = Option<bool>, Query, description = "First the values that keys have then."),
         ("before" = Option<bool>, Query, description = "With the values before."),
+        ("compact" = Option<bool>, Query, description = "Of what changed between `since` and the \
+            request, only the newest change of each key."),
         ("format" = inline(Option<Format>), Query, description = "How bytes are written."),
         ("last-event-id" = Option<String>, Header, description = "As `since`, and goes first."),
     ),
@@ -162,9 +164,11 @@ async fn request(
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<(FeedRequest, Format), Problem> {
-    let known =
-        ["keyspace", "prefix", "key", "from", "to", "since", "snapshot", "before", "format"];
-    let [keyspace, prefix, key, from, to, since, snapshot, before, format] =
+    let known = [
+        "keyspace", "prefix", "key", "from", "to", "since", "snapshot", "before", "compact",
+        "format",
+    ];
+    let [keyspace, prefix, key, from, to, since, snapshot, before, compact, format] =
         byte_parameters(uri.query(), known)?;
     let text = |bytes: Option<Vec<u8>>| bytes.map(text_of).transpose();
     let keyspace = text(keyspace)?.unwrap_or_else(|| "0".to_owned());
@@ -190,8 +194,16 @@ async fn request(
     // Who goes on behind an event has had the values.
     let begins_with_values = yes_or_no("snapshot", text(snapshot)?)?.unwrap_or(false) && !is_again;
     let with_before = yes_or_no("before", text(before)?)?.unwrap_or(false);
-    let asked =
-        FeedRequest { keyspace, keys, prefix: begin, since, with_before, begins_with_values };
+    let compacts = yes_or_no("compact", text(compact)?)?.unwrap_or(false);
+    let asked = FeedRequest {
+        keyspace,
+        keys,
+        prefix: begin,
+        since,
+        with_before,
+        begins_with_values,
+        compacts,
+    };
     Ok((asked, format))
 }
 

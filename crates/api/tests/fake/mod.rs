@@ -622,6 +622,8 @@ impl NodeService for Fake {
     fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
         metrics.counter("carillon_writes_total", "Writes.", self.state.lock().unwrap().writes);
+        let linked = [(vec![("peer", "00000000000000bb".to_owned())], 1.0)];
+        metrics.numbers("carillon_peer_connected", "Links.", Kind::Gauge, linked);
         metrics
     }
 }

@@ -88,7 +88,13 @@ fn metrics_are_shown_as_json() {
         assert_eq!(found["nodes"][0]["numbers"]["writes_total"], 1.0, "{found}");
         assert_eq!(found["silent"], serde_json::json!([]));
     }
-    for bad in ["scope=world", "names=x"] {
+    for (links, shown) in [("", 0), ("?links=false", 0), ("?links=true", 1)] {
+        let reply = ask(&server, "GET", &format!("/v1/metrics{links}"), b"");
+        let found: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        let links = found["nodes"][0]["links"].as_array().map_or(0, Vec::len);
+        assert_eq!(links, shown, "{found}");
+    }
+    for bad in ["scope=world", "names=x", "links=all"] {
         let bad = ask(&server, "GET", &format!("/v1/metrics?{bad}"), b"");
         assert_eq!((bad.status, bad.problem().as_str()), (400, "bad-request"));
     }

@@ -16,9 +16,8 @@ use super::message::{Answer, Order, ShippedFile};
 use super::nodes;
 use super::wire::{Channel, Secret};
 use super::{ALIVE_EVERY, LOST_AFTER};
-use crate::driver::memory::MemoryStore;
 use crate::measure::record::{PhaseData, Second};
-use crate::run::{Part, RunError, Step, Watch, environment, resolve, run_part};
+use crate::run::{Part, RunError, Shared, Step, Watch, environment, resolve, run_part};
 use crate::scenario::{Driver, Plan, Scenario};
 
 /// The most connections; others are closed at once.
@@ -129,7 +128,7 @@ struct Work {
     plan: Option<(Plan, Part)>,
     scenario: Option<Scenario>,
     addresses: Vec<SocketAddr>,
-    memory: MemoryStore,
+    shared: Shared,
     /// Files that were shipped; removed with it.
     dir: Option<Directory>,
 }
@@ -141,7 +140,7 @@ impl Default for Work {
             plan: None,
             scenario: None,
             addresses: Vec::new(),
-            memory: MemoryStore::default(),
+            shared: Shared::default(),
             dir: None,
         }
     }
@@ -208,7 +207,7 @@ impl Work {
         let filled = environment::filled(&cell.scenario).map_err(|error| error.to_string())?;
         self.scenario = Some(filled);
         self.addresses = resolve(addresses).map_err(|error| error.to_string())?;
-        self.memory = MemoryStore::default();
+        self.shared = Shared::default();
         Ok(())
     }
 
@@ -220,7 +219,7 @@ impl Work {
             return Err(unfit("no such phase"));
         }
         let mut watch = Controlled { channel, said: Instant::now(), is_running: false };
-        run_part(scenario, step, &self.addresses, *part, &self.memory, &mut watch)
+        run_part(scenario, step, &self.addresses, *part, &self.shared, &mut watch)
     }
 }
 

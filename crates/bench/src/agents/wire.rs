@@ -49,6 +49,13 @@ type Tag = [u8; TAG_BYTES];
 #[derive(Clone)]
 pub struct Secret(Vec<u8>);
 
+/// Says nothing of it.
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
 impl Secret {
     /// A secret of these bytes.
     pub fn new(bytes: &[u8]) -> Self {

@@ -6,6 +6,8 @@
 //!   {"op":"put","key":"k","value":"v"}          {"ok":true}
 //!   {"op":"delete","key":"k"}                   {"ok":true}
 //!   {"op":"command","args":["INCR","k"]}        {"ok":true}
+//!   {"op":"transfer","how":"one-shot",         {"ok":true}
+//!    "from":"a","to":"b","amount":"7"}
 //!   any                                         {"error":"why"}
 //! ```
 //!
@@ -20,14 +22,17 @@ use crate::scenario::Action;
 /// One process's.
 pub struct Exec;
 
+fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
 impl Codec for Exec {
     fn encode(&mut self, request: &Request<'_>, out: &mut BytesMut) {
-        let key = String::from_utf8_lossy(request.key);
+        let key = text(request.key);
         let line = match request.action {
             Action::Get => json!({ "op": "get", "key": key }),
             Action::Put | Action::Insert => {
-                let value = String::from_utf8_lossy(request.value);
-                json!({ "op": "put", "key": key, "value": value })
+                json!({ "op": "put", "key": key, "value": text(request.value) })
             }
             Action::Delete => json!({ "op": "delete", "key": key }),
             Action::Command(words) => {
@@ -37,6 +42,11 @@ impl Codec for Exec {
                     String::from_utf8_lossy(&filled).into_owned()
                 });
                 json!({ "op": "command", "args": args.collect::<Vec<_>>() })
+            }
+            Action::Transfer(method) => {
+                let how = method.name();
+                let (to, amount) = (text(request.other), text(request.value));
+                json!({ "op": "transfer", "how": how, "from": key, "to": to, "amount": amount })
             }
             Action::Sleep(_) => return,
         };
@@ -73,13 +83,23 @@ impl Codec for Exec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::TransferMethod;
 
     #[test]
     fn lines_go_out_and_come_in() {
         let mut out = BytesMut::new();
+        let mut line = |action: Action| {
+            out.clear();
+            let request = Request { action: &action, key: b"a", other: b"b", value: b"7" };
+            Exec.encode(&request, &mut out);
+            String::from_utf8(out.to_vec()).unwrap()
+        };
         let command = Action::Command(vec!["INCR".into(), "{key}".into()]);
-        Exec.encode(&Request { action: &command, key: b"k", value: b"" }, &mut out);
-        assert_eq!(out, "{\"args\":[\"INCR\",\"k\"],\"op\":\"command\"}\n");
+        assert_eq!(line(command), "{\"args\":[\"INCR\",\"a\"],\"op\":\"command\"}\n");
+        let transfer = line(Action::Transfer(TransferMethod::Watch));
+        let transfer: Value = serde_json::from_str(&transfer).unwrap();
+        assert_eq!(transfer["how"], "watch");
+        assert_eq!([&transfer["from"], &transfer["to"], &transfer["amount"]], ["a", "b", "7"]);
         let mut input = BytesMut::from(
             "{\"value\":\"v\"}\n{\"value\":null}\n{\"ok\":true}\n{\"error\":\"no\"}\n{\"va",
         );

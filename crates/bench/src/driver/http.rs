@@ -46,7 +46,7 @@ impl Codec for Http {
             Action::Put | Action::Insert => ("PUT", request.value),
             Action::Delete => ("DELETE", b""),
             // Refused before anything has started (`driver::refusal`).
-            Action::Command(_) | Action::Sleep(_) => return,
+            Action::Command(_) | Action::Transfer(_) | Action::Sleep(_) => return,
         };
         let mut head = format!("{method} {}", self.path);
         escape(request.key, &mut head);
@@ -118,7 +118,7 @@ mod tests {
     fn requests_name_key_and_length() {
         let mut http = Http::new("h:1", "0");
         let mut out = BytesMut::new();
-        let request = Request { action: &Action::Put, key: b"a/b", value: b"xyz" };
+        let request = Request { action: &Action::Put, key: b"a/b", other: b"", value: b"xyz" };
         http.encode(&request, &mut out);
         let expected = "PUT /v1/kv/0/a%2Fb HTTP/1.1\r\nHost: h:1\r\nContent-Length: 3\r\n\r\nxyz";
         assert_eq!(out, expected);

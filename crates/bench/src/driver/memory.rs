@@ -52,7 +52,8 @@ impl MemoryStore {
                 shard.remove(request.key);
                 Reply::Done
             }
-            Action::Command(_) | Action::Sleep(_) => Reply::Done,
+            // `driver::refusal` refuses transfers before a run.
+            Action::Command(_) | Action::Transfer(_) | Action::Sleep(_) => Reply::Done,
         }
     }
 }
@@ -65,7 +66,7 @@ mod tests {
     fn it_is_a_map() {
         let store = MemoryStore::default();
         let ask = |action: Action, value: &[u8]| {
-            store.ask(&Request { action: &action, key: b"some longer key", value })
+            store.ask(&Request { action: &action, key: b"some longer key", other: b"", value })
         };
         assert_eq!(ask(Action::Get, b""), Reply::Absent);
         assert_eq!(ask(Action::Put, b"1"), Reply::Done);

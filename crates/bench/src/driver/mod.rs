@@ -10,10 +10,11 @@ pub mod memory;
 pub mod native;
 pub mod null_server;
 pub mod resp;
+mod resp_transfer;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::scenario::{Action, Driver};
+use crate::scenario::{Action, Driver, TransferMethod};
 
 /// The longest reply that is read.
 pub const REPLY_BYTES_MAX: usize = 512 << 20;
@@ -25,7 +26,9 @@ pub struct Request<'a> {
     pub action: &'a Action,
     /// With which key.
     pub key: &'a [u8],
-    /// With which value; empty if the action needs none.
+    /// Which other key, of actions that name two; else empty.
+    pub other: &'a [u8],
+    /// With which value, or how much a transfer moves; empty if the action needs none.
     pub value: &'a [u8],
 }
 
@@ -40,6 +43,8 @@ pub enum Reply {
     Done,
     /// It was refused; the text says why.
     Refused(Bytes),
+    /// A transfer met a key that had changed, and has begun again: its answer is yet to come.
+    Retried,
 }
 
 /// Speaks a protocol on one connection.
@@ -90,6 +95,14 @@ pub fn refusal(driver: &Driver, action: &Action) -> Option<&'static str> {
             Some("has no commands but get, put, insert and delete")
         }
         (Driver::Etcd, Action::Command(words)) => etcd::txn::refusal(words),
+        (Driver::Etcd, Action::Transfer(TransferMethod::OneShot)) => {
+            Some("cannot add to a number: transfer = \"watch\" reads and compares")
+        }
+        (Driver::Resp { is_cluster: true, .. }, Action::Transfer(_)) => {
+            Some("has no transactions over nodes of a Redis Cluster: cluster = false")
+        }
+        (Driver::Resp { .. } | Driver::Etcd | Driver::Exec { .. }, _) => None,
+        (_, Action::Transfer(_)) => Some("has no transfers"),
         _ => None,
     }
 }
@@ -102,6 +115,9 @@ pub fn fill_word(word: &str, request: &Request<'_>, out: &mut Vec<u8>) {
         rest = &rest[at..];
         if let Some(after) = rest.strip_prefix("{key}") {
             out.extend_from_slice(request.key);
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix("{other}") {
+            out.extend_from_slice(request.other);
             rest = after;
         } else if let Some(after) = rest.strip_prefix("{value}") {
             out.extend_from_slice(request.value);
@@ -160,14 +176,14 @@ mod tests {
 
     #[test]
     fn words_have_their_placeholders_filled() {
-        let request = Request { action: &Action::Get, key: b"k1", value: b"v" };
+        let request = Request { action: &Action::Get, key: b"k1", other: b"k2", value: b"v" };
         let filled = |word: &str| {
             let mut out = Vec::new();
             fill_word(word, &request, &mut out);
             String::from_utf8(out).unwrap()
         };
         assert_eq!(filled("a:{key}:{value}{key}"), "a:k1:vk1");
-        assert_eq!(filled("{tag}{"), "{tag}{");
+        assert_eq!(filled("{other}{tag}{"), "k2{tag}{");
         assert_eq!(filled("GET"), "GET");
     }
 }

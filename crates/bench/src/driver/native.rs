@@ -18,7 +18,7 @@ impl Codec for Native {
             Action::Put | Action::Insert => (b"PUT", request.value),
             Action::Delete => (b"DEL", b""),
             // Refused before anything has started (`driver::refusal`).
-            Action::Command(_) | Action::Sleep(_) => return,
+            Action::Command(_) | Action::Transfer(_) | Action::Sleep(_) => return,
         };
         out.put_slice(op);
         out.put_u32(request.key.len() as u32);
@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn frames_are_letters_lengths_key_and_value() {
         let mut out = BytesMut::new();
-        Native.encode(&Request { action: &Action::Put, key: b"k", value: b"vw" }, &mut out);
+        let request = Request { action: &Action::Put, key: b"k", other: b"", value: b"vw" };
+        Native.encode(&request, &mut out);
         assert_eq!(out, &b"PUT\0\0\0\x01\0\0\0\x02kvw"[..]);
         let mut input = BytesMut::from(&b"GOK\0\0\0\x01\0\0\0\x02kv"[..]);
         assert_eq!(Native.decode(&mut input), Ok(None));

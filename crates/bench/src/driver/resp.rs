@@ -3,6 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use client::Decoder;
 
+use super::resp_transfer::{Next, Transfer};
 use super::{Codec, REPLY_BYTES_MAX, Reply, Request, fill_word};
 use crate::scenario::Action;
 
@@ -11,12 +12,24 @@ pub struct Resp {
     greeting: Vec<Vec<String>>,
     decoder: Decoder,
     word: Vec<u8>,
+    transfer: Option<Transfer>,
+    /// What the transfer under way sends next.
+    next: BytesMut,
+    /// Whether keys of a transfer that failed may be watched.
+    is_watching: bool,
 }
 
 impl Resp {
     /// A connection that begins with these commands.
     pub fn new(greeting: Vec<Vec<String>>) -> Self {
-        Self { greeting, decoder: Decoder::new(REPLY_BYTES_MAX), word: Vec::new() }
+        Self {
+            greeting,
+            decoder: Decoder::new(REPLY_BYTES_MAX),
+            word: Vec::new(),
+            transfer: None,
+            next: BytesMut::new(),
+            is_watching: false,
+        }
     }
 }
 
@@ -46,6 +59,12 @@ fn bulk(bytes: &[u8], out: &mut BytesMut) {
     out.put_slice(b"\r\n");
     out.put_slice(bytes);
     out.put_slice(b"\r\n");
+}
+
+/// Appends a command.
+pub(super) fn command(words: &[&[u8]], out: &mut BytesMut) {
+    array(words.len(), out);
+    words.iter().for_each(|word| bulk(word, out));
 }
 
 impl Codec for Resp {
@@ -80,12 +99,30 @@ impl Codec for Resp {
                     bulk(&self.word, out);
                 }
             }
+            Action::Transfer(method) => {
+                let begun = Transfer::begin(*method, request, self.is_watching, out);
+                self.is_watching = begun.is_watching();
+                self.transfer = Some(begun);
+            }
             Action::Sleep(_) => {}
         }
     }
 
     fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Reply>, String> {
-        let reply = self.decoder.next(input).map_err(|error| error.to_string())?;
+        let mut reply = self.decoder.next(input).map_err(|error| error.to_string())?;
+        while let (Some(came), Some(transfer)) = (&reply, &mut self.transfer) {
+            match transfer.take(came, &mut self.next) {
+                Next::Waits => {}
+                Next::Retried => return Ok(Some(Reply::Retried)),
+                Next::Over(reply) => {
+                    // EXEC ends watching; what was refused before may not.
+                    self.is_watching &= reply != Reply::Done;
+                    self.transfer = None;
+                    return Ok(Some(reply));
+                }
+            }
+            reply = self.decoder.next(input).map_err(|error| error.to_string())?;
+        }
         Ok(reply.map(|reply| match reply {
             client::Reply::Bulk(value) => Reply::Value(value),
             client::Reply::Nil => Reply::Absent,
@@ -93,6 +130,11 @@ impl Codec for Resp {
             client::Reply::Array(items) => refused_within(&items).unwrap_or(Reply::Done),
             _ => Reply::Done,
         }))
+    }
+
+    fn take_output(&mut self, out: &mut BytesMut) {
+        out.extend_from_slice(&self.next);
+        self.next.clear();
     }
 }
 
@@ -123,7 +165,7 @@ mod tests {
             (words, "*3\r\n$6\r\nAPPEND\r\n$2\r\nak\r\n$10\r\n0123456789\r\n"),
         ] {
             let mut out = BytesMut::new();
-            let request = Request { action: &action, key: b"k", value: b"0123456789" };
+            let request = Request { action: &action, key: b"k", other: b"", value: b"0123456789" };
             resp.encode(&request, &mut out);
             assert_eq!(out, bytes);
         }

@@ -16,6 +16,9 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c55;
 /// Keys that a phase may insert before it meets those of the next one.
 const INSERTS_MAX: u64 = 10_000_000_000;
 
+/// How often a second key is drawn, to be another than the first.
+const OTHER_DRAWS_MAX: usize = 16;
+
 /// How keys are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeyChoice {
@@ -152,6 +155,13 @@ impl KeyPicker {
         }
     }
 
+    /// Another key than this one, of at least two keys. Where the same one is drawn again and again
+    /// it is the next.
+    pub fn pick_other(&mut self, key: u64, random: &mut Random) -> u64 {
+        let drawn = (0..OTHER_DRAWS_MAX).map(|_| self.pick(random)).find(|other| *other != key);
+        drawn.unwrap_or((key + 1) % self.count)
+    }
+
     /// The next of this part's own keys, once each; `None` after the last.
     pub fn walk(&mut self) -> Option<u64> {
         let key = self.walked.checked_mul(self.parts)?.checked_add(self.part)?;
@@ -247,6 +257,19 @@ mod tests {
                 assert!(inserted.iter().all(|key| *key >= COUNT && seen.insert(*key)));
                 let drawn = picker.pick(&mut Random::new(1));
                 assert!(drawn < COUNT || inserted.contains(&drawn));
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_key_is_another() {
+        let mut random = Random::new(3);
+        for choice in [KeyChoice::Uniform, KeyChoice::Hot { keys: 0.001, requests: 1.0 }] {
+            let mut picker = KeyPicker::new(choice, COUNT, 0, 1, 0);
+            for _ in 0..1_000 {
+                let key = picker.pick(&mut random);
+                let other = picker.pick_other(key, &mut random);
+                assert!(other != key && other < COUNT, "{choice:?}: {key} {other}");
             }
         }
     }

@@ -5,3 +5,4 @@ pub mod mix;
 pub mod random;
 pub mod schedule;
 pub mod values;
+pub mod written;

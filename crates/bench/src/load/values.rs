@@ -2,12 +2,15 @@
 //!
 //! A value proves itself: it names its own length and one write, and the rest follows from its key
 //! and that write. So a reader needs no memory of what was written to see that a value is another
-//! key's, cut short, or damaged. It cannot see that a value is old.
+//! key's, cut short, or damaged. That a value is old only [`super::written`] can see.
 //!
 //! ```text
 //!   from 16 bytes on   8 letters: the write · 8 letters: the length · letters from key and write
 //!   below              letters from the key alone
 //! ```
+//!
+//! Numbers are the other kind of value: each key holds one, and what they hold together says
+//! whether transfers between them lost or made anything.
 //!
 //! All bytes are letters from `a` to `p`, four bits each, so that a value is the same text in every
 //! protocol.
@@ -16,8 +19,14 @@ use super::random::{Random, scramble};
 
 /// From this length on a value names its write and its length.
 const HEAD_BYTES: usize = 16;
+/// What a value names of a write's number.
+const WRITE_BITS: u64 = 0xffff_ffff;
 /// The longest value: what a length of 32 bits can say, and more than any store here takes.
 pub const VALUE_BYTES_MAX: u64 = 256 << 20;
+/// The largest number that keys hold at first: far from what overflows in any store.
+pub const NUMBER_MAX: u64 = 1_000_000_000_000;
+/// The most that one transfer moves.
+const AMOUNT_MAX: u64 = 10;
 
 /// How long values are.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +44,8 @@ pub enum Sizes {
     },
     /// Some lengths, by weight.
     Weighted(Vec<(u64, u64)>),
+    /// Numbers: what each key holds at first.
+    Number(u64),
 }
 
 impl Sizes {
@@ -58,8 +69,14 @@ impl Sizes {
                 };
                 choices.iter().find(is_it).map_or(0, |(bytes, _)| *bytes)
             }
+            Sizes::Number(number) => 1 + u64::from(number.checked_ilog10().unwrap_or(0)),
         };
         bytes as usize
+    }
+
+    /// Whether all values name the writes that made them.
+    pub fn name_writes(&self) -> bool {
+        !matches!(self, Sizes::Number(_)) && !(0..HEAD_BYTES).any(|bytes| self.allow(bytes))
     }
 
     /// Whether a value of this length can have been written.
@@ -70,6 +87,7 @@ impl Sizes {
             Sizes::Between(from, to) => (*from..=*to).contains(&bytes),
             Sizes::Exponential { max, .. } => (1..=*max).contains(&bytes),
             Sizes::Weighted(choices) => choices.iter().any(|(choice, _)| *choice == bytes),
+            Sizes::Number(_) => (1..=20).contains(&bytes),
         }
     }
 }
@@ -113,10 +131,42 @@ pub fn write_value(key: u64, write: u64, len: usize, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends a value for a key: of the length that is drawn, or its first number. Returns the write
+/// that it names.
+pub fn write_drawn(key: u64, sizes: &Sizes, random: &mut Random, out: &mut Vec<u8>) -> u64 {
+    let write = random.bits() & WRITE_BITS;
+    match sizes {
+        Sizes::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        _ => {
+            let len = sizes.draw(random);
+            write_value(key, write, len, out);
+        }
+    }
+    write
+}
+
+/// The write that a value names, if it is long enough to name one.
+pub fn write_of(value: &[u8]) -> Option<u64> {
+    value.get(..HEAD_BYTES).and_then(|head| number(&head[..8]))
+}
+
+/// Appends an amount for a transfer.
+pub fn write_amount(random: &mut Random, out: &mut Vec<u8>) {
+    out.extend_from_slice((1 + random.below(AMOUNT_MAX)).to_string().as_bytes());
+}
+
+/// The number that a value is.
+pub fn number_of(value: &[u8]) -> Option<i64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
 /// Whether some write could have given this value to the key.
 pub fn is_value_of(key: u64, sizes: &Sizes, value: &[u8]) -> bool {
     if !sizes.allow(value.len()) {
         return false;
+    }
+    if matches!(sizes, Sizes::Number(_)) {
+        return number_of(value).is_some();
     }
     let (seed, body) = match value.split_first_chunk::<HEAD_BYTES>() {
         Some((head, body)) => {
@@ -184,6 +234,7 @@ mod tests {
             Sizes::Between(5, 9),
             Sizes::Exponential { mean: 100, max: 400 },
             Sizes::Weighted(vec![(10, 9), (1_000, 1)]),
+            Sizes::Number(1_000),
         ];
         for sizes in all {
             let drawn: Vec<usize> = (0..20_000).map(|_| sizes.draw(&mut random)).collect();
@@ -194,6 +245,7 @@ mod tests {
                 Sizes::Between(..) => 6.9..=7.1,
                 Sizes::Exponential { .. } => 94.0..=103.0,
                 Sizes::Weighted(_) => 100.0..=118.0,
+                Sizes::Number(_) => 4.0..=4.0,
             };
             assert!(expected.contains(&mean), "{sizes:?}: {mean}");
         }

@@ -96,9 +96,13 @@ impl Comparison {
             };
             let (before, after) = (shown(one.metric, one.before), shown(one.metric, one.after));
             let what = format!("{}{}", one.what, " ".repeat(wide - width(&one.what)));
-            let change = match one.change.is_finite() {
-                true => format!("{:+.1} %", one.change * 100.0),
-                false => "new".to_owned(),
+            let ratio = one.after / one.before;
+            let change = match one.change {
+                change if !change.is_finite() => "new".to_owned(),
+                // Of other stores than itself a ratio says it better.
+                _ if ratio >= 2.0 => format!("× {ratio:.2}"),
+                _ if ratio > 0.0 && ratio <= 0.5 => format!("÷ {:.2}", 1.0 / ratio),
+                change => format!("{:+.1} %", change * 100.0),
             };
             let name = one.metric.name();
             let line =
@@ -194,6 +198,20 @@ pub(crate) mod tests {
             }
         });
         Results::new("", repetitions, runs.collect()).unwrap()
+    }
+
+    #[test]
+    fn what_has_doubled_is_shown_as_a_factor() {
+        let (slow, fast) = (results(1, 1, 3.0, 0.0), results(1, 1, 1.0, 0.0));
+        let lines = |one: &Results, two: &Results| Comparison::new(one, two, 0.05).lines();
+        let has = |lines: &[String], metric: &str, text: &str| {
+            lines.iter().any(|line| line.contains(metric) && line.contains(text))
+        };
+        let up = lines(&slow, &fast);
+        assert!(has(&up, "throughput", "× ") && has(&up, "p50", "÷ "), "{up:?}");
+        assert!(has(&up, "failures", "+0.0 %"), "none and none: {up:?}");
+        let same = lines(&fast, &fast);
+        assert!(same.iter().all(|line| line.contains("+0.0 %")), "{same:?}");
     }
 
     #[test]

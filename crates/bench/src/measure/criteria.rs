@@ -84,6 +84,21 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_second_without_a_row_is_the_lowest() {
+        let mut gap = phase(&[1_000], 0);
+        gap.seconds = 3.5;
+        let row = crate::measure::result::Row::from(&crate::measure::record::Second {
+            counts: vec![7],
+            ..Default::default()
+        });
+        gap.series = vec![row.clone(), crate::measure::result::Row { second: 2, ..row }];
+        assert_eq!(gap.metric(Metric::LowestSecond, None), 0.0);
+        gap.series[1].second = 1;
+        gap.seconds = 2.5;
+        assert_eq!(gap.metric(Metric::LowestSecond, None), 7.0);
+    }
+
+    #[test]
     fn a_phase_without_answers_keeps_no_bound_of_latency() {
         assert!(!is_met(Metric::P99, 1e9, true, phase(&[], 5)));
     }

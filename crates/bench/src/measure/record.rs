@@ -125,6 +125,12 @@ pub struct PhaseData {
     /// Requests that a node of a cluster sent elsewhere.
     #[serde(default)]
     pub redirects: u64,
+    /// How often transfers met a key that had changed, and began again.
+    #[serde(default)]
+    pub retries: u64,
+    /// What the numbers that were read add up to.
+    #[serde(default)]
+    pub sum: i64,
     /// Processor time of the instrument, in seconds.
     pub instrument_cpu: f64,
 }
@@ -147,6 +153,8 @@ impl PhaseData {
         merge_pairs(&mut self.lag, other.lag);
         self.reconnects += other.reconnects;
         self.redirects += other.redirects;
+        self.retries += other.retries;
+        self.sum = self.sum.wrapping_add(other.sum);
         self.instrument_cpu += other.instrument_cpu;
     }
 }

@@ -173,6 +173,16 @@ impl PhaseResult {
         Availability::of(&self.series, self.seconds)
     }
 
+    /// Requests that were answered well in the whole second in which they were fewest; of a phase
+    /// that is shorter, its rate.
+    fn lowest_second(&self) -> f64 {
+        let counts: BTreeMap<u64, u64> =
+            self.series.iter().map(|row| (row.second, row.count)).collect();
+        let whole = 0..self.seconds as u64;
+        let lowest = whole.map(|second| counts.get(&second).copied().unwrap_or(0)).min();
+        lowest.map_or_else(|| self.metric(Metric::Throughput, None), |count| count as f64)
+    }
+
     /// A figure of an entry, or of all together. Times are in nanoseconds.
     pub fn metric(&self, metric: Metric, entry: Option<&str>) -> f64 {
         let quantile = |share: f64| self.latencies(entry).value_at_quantile(share) as f64;
@@ -188,6 +198,7 @@ impl PhaseResult {
             Metric::P999 => quantile(0.999),
             Metric::Max => self.latencies(entry).max() as f64,
             Metric::Unavailable => self.availability().dark * 1e9,
+            Metric::LowestSecond => self.lowest_second(),
         }
     }
 }
@@ -323,7 +334,7 @@ pub fn shown_time(nanos: f64) -> String {
 /// A figure in the unit of its metric.
 pub fn shown(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::Throughput => format!("{value:.0}/s"),
+        Metric::Throughput | Metric::LowestSecond => format!("{value:.0}/s"),
         Metric::Failures => format!("{value:.0}"),
         _ => shown_time(value),
     }

@@ -20,6 +20,9 @@ pub struct Mark {
     pub took: Option<f64>,
     /// Why it failed, if it did.
     pub failure: Option<String>,
+    /// What a command has printed last, if it ended well.
+    #[serde(default)]
+    pub output: String,
 }
 
 /// All of it.

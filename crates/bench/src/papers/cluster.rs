@@ -1,19 +1,22 @@
-//! Nodes of Carillon on this machine, as many as wanted; each can be killed and started again.
+//! Nodes of Carillon, as many as wanted; each can be killed and started again. They run on this
+//! machine, or on those of agents, in turn.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use client::http::{Client, KeyspaceSpec};
-use harness::ports::unused;
-use harness::process::{Directory, Process};
 use harness::resp::{Connection, TextReply};
 use serde_json::Value;
 
-use crate::{Outcome, machine};
+use super::Bed;
+use super::hosts::{Hosts, far_hosts, give_signs_of_life};
+use super::load::{Agents, Reach};
+use crate::Outcome;
+use crate::run::host::{Host, NodeSignal, Place, THIS_PROGRAM, ThisHost, random_hex};
+use crate::run::proc::ProcessCounts;
+use crate::run::{RunError, resolve};
 
 /// How long nodes may take to serve, and shards to come to rest.
 const REST_TIMEOUT: Duration = Duration::from_secs(120);
@@ -27,8 +30,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const PROBES: u64 = 48;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long a node may take to stop.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// What each node is started with: nothing moves but what the measurement moves.
 const FLAGS: [&str; 8] =
     ["--memory-max", "1GiB", "--threads", "1", "--merge-bytes", "off", "--split-rate", "off"];
@@ -45,20 +46,32 @@ pub enum Door {
 }
 
 struct Node {
-    process: Option<Process>,
-    resp: SocketAddr,
-    http: SocketAddr,
-    native: SocketAddr,
-    peer: SocketAddr,
+    place: Place,
+    is_on: bool,
 }
+
+impl Node {
+    /// Where it listens: one of its ports.
+    fn at(&self, port: usize) -> String {
+        format!("{}:{}", self.place.host, self.place.ports[port])
+    }
+}
+
+/// Which port is for what.
+const RESP: usize = 0;
+const HTTP: usize = 1;
+const NATIVE: usize = 2;
+const PEER: usize = 3;
 
 /// The nodes. Dropping it ends them and removes their files.
 pub struct Cluster {
-    /// Before their directory: dropped first.
     nodes: Vec<Node>,
-    program: PathBuf,
+    /// Node n is on the host n modulo their number.
+    hosts: Arc<Mutex<Hosts>>,
+    agents: Option<Arc<Agents>>,
+    program: String,
     flags: Vec<String>,
-    dir: Directory,
+    secret: String,
 }
 
 impl Cluster {
@@ -66,19 +79,29 @@ impl Cluster {
     ///
     /// # Errors
     /// A node does not start or serve in time.
-    pub fn start(program: &Path, count: usize) -> Outcome<Self> {
-        Self::start_with(program, count, &[])
+    pub fn start(bed: &Bed<'_>, count: usize) -> Outcome<Self> {
+        Self::start_with(bed, count, &[])
     }
 
     /// The same, with flags besides.
     ///
     /// # Errors
     /// As of [`Self::start`].
-    pub fn start_with(program: &Path, count: usize, flags: &[&str]) -> Outcome<Self> {
-        let dir = Directory::new("papers")?;
-        dir.write_secret()?;
-        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let mut cluster = Self { nodes: Vec::new(), program: program.to_owned(), flags, dir };
+    pub fn start_with(bed: &Bed<'_>, count: usize, flags: &[&str]) -> Outcome<Self> {
+        let agents = bed.agents.clone();
+        let (hosts, program) = match &agents {
+            None => {
+                let this: Box<dyn Host + Send> = Box::new(ThisHost::new("127.0.0.1", None)?);
+                (vec![this], bed.program.to_string_lossy().into_owned())
+            }
+            Some(agents) => (far_hosts(agents)?, THIS_PROGRAM.to_owned()),
+        };
+        let (hosts, flags) = (Arc::new(Mutex::new(hosts)), flags.iter().map(|f| (*f).to_owned()));
+        if agents.is_some() {
+            give_signs_of_life(&hosts);
+        }
+        let (flags, secret) = (flags.collect(), random_hex()?);
+        let mut cluster = Self { nodes: Vec::new(), hosts, agents, program, flags, secret };
         for _ in 0..count {
             cluster.launch()?;
         }
@@ -90,9 +113,9 @@ impl Cluster {
     }
 
     fn launch(&mut self) -> Outcome<usize> {
-        let [resp, http, native, peer] = [(); 4].map(|()| unused());
-        self.nodes.push(Node { process: None, resp, http, native, peer });
-        let number = self.nodes.len() - 1;
+        let number = self.nodes.len();
+        let place = self.on_host(number, |host| host.place(number, &self.secret))?;
+        self.nodes.push(Node { place, is_on: false });
         self.bring_back(number)?;
         Ok(number)
     }
@@ -112,20 +135,37 @@ impl Cluster {
     /// # Errors
     /// It cannot be started.
     pub fn bring_back(&mut self, number: usize) -> Outcome<()> {
-        let first = self.nodes[0].peer;
-        let node = &mut self.nodes[number];
-        let mut command = Command::new(&self.program);
-        command.arg("start").arg("--dir").arg(self.dir.path().join(format!("n{number}")));
-        command.args(["--resp", &node.resp.to_string(), "--http", &node.http.to_string()]);
-        command.args(["--native", &node.native.to_string(), "--name", &format!("n{number}")]);
-        command.args(["--peer", &node.peer.to_string(), "--peer-secret-file"]);
-        command.arg(self.dir.path().join("secret")).args(FLAGS).args(&self.flags);
-        command.env("NO_COLOR", "1");
+        let node = &self.nodes[number];
+        let (dir, name) = (format!("{}/data", node.place.dir), format!("n{number}"));
+        let (resp, http, native, peer) =
+            (node.at(RESP), node.at(HTTP), node.at(NATIVE), node.at(PEER));
+        let own = [
+            &*self.program,
+            "start",
+            "--dir",
+            &dir,
+            "--name",
+            &name,
+            "--resp",
+            &resp,
+            "--http",
+            &http,
+            "--native",
+            &native,
+            "--peer",
+            &peer,
+            "--peer-secret-file",
+            &node.place.secret,
+        ];
+        // Only a loopback address is served without a password, unless this is said.
+        let open = self.agents.is_some().then_some("--insecure");
+        let own = own.into_iter().chain(FLAGS).chain(open).map(str::to_owned);
+        let mut words: Vec<String> = own.chain(self.flags.iter().cloned()).collect();
         if number > 0 {
-            command.args(["--join", &first.to_string()]);
+            words.extend(["--join".to_owned(), self.nodes[0].at(PEER)]);
         }
-        let log = self.dir.path().join(format!("n{number}.log"));
-        node.process = Some(Process::start(command, &log)?);
+        self.on_host(number, |host| host.start(number, &words))?;
+        self.nodes[number].is_on = true;
         Ok(())
     }
 
@@ -134,10 +174,25 @@ impl Cluster {
     /// # Errors
     /// The system refuses.
     pub fn kill(&mut self, number: usize) -> Outcome<()> {
-        if let Some(mut process) = self.nodes[number].process.take() {
-            process.kill()?;
+        if std::mem::take(&mut self.nodes[number].is_on) {
+            self.on_host(number, |host| host.signal(number, NodeSignal::Kill))?;
         }
         Ok(())
+    }
+
+    fn hosts(&self) -> MutexGuard<'_, Hosts> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something on the host of a node.
+    fn on_host<T>(
+        &self,
+        number: usize,
+        what: impl FnOnce(&mut dyn Host) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let mut hosts = self.hosts();
+        let count = hosts.len();
+        what(&mut *hosts[number % count])
     }
 
     fn wait_until_ready(&mut self, number: usize) -> Outcome<()> {
@@ -147,11 +202,8 @@ impl Cluster {
             if client.status().is_ok_and(|status| status["ready"] == true) {
                 return Ok(());
             }
-            let process = self.nodes[number].process.as_mut();
-            let Some(process) = process else { return Err("the node is off".into()) };
-            if let Some(status) = process.ended()? {
-                let words = process.last_words();
-                return Err(format!("node {number} has ended by itself ({status}): {words}").into());
+            if let Some((node, how)) = self.on_host(number, |host| host.ended())?.pop() {
+                return Err(format!("node {node} has ended by itself {how}").into());
             }
             if begun.elapsed() > REST_TIMEOUT {
                 return Err(format!("node {number} does not serve").into());
@@ -161,7 +213,7 @@ impl Cluster {
     }
 
     fn client(&self, number: usize) -> Outcome<Client> {
-        Ok(Client::new(&self.nodes[number].http.to_string())?)
+        Ok(Client::new(&self.nodes[number].at(HTTP))?)
     }
 
     /// Makes keyspace 0 anew, with so many replicas and this durability; returns at rest.
@@ -246,7 +298,7 @@ impl Cluster {
         let names = ["lookup_hops_count", "lookup_hops_sum", "lookup_failures_total"];
         let heads = names.map(|name| format!("carillon_{name}{labels} "));
         let mut sums = [0.0; 3];
-        for (number, _) in self.running() {
+        for number in self.running() {
             let text = self.client(number)?.metrics()?;
             for (sum, head) in sums.iter_mut().zip(&heads) {
                 let line = text.lines().find_map(|line| line.strip_prefix(head.as_str()));
@@ -299,7 +351,7 @@ impl Cluster {
 
     fn takes_writes(&self) -> bool {
         let probe = |number: usize, verb: &str, rest: &[&str]| -> Option<()> {
-            let at = self.nodes[number].resp;
+            let at = *resolve(&[self.nodes[number].at(RESP)]).ok()?.first()?;
             let mut connection = Connection::open(at, ANSWER_TIMEOUT, ANSWER_TIMEOUT).ok()?;
             for key in 0..PROBES {
                 let key = format!("ready-{key}");
@@ -311,9 +363,8 @@ impl Cluster {
             }
             Some(())
         };
-        let all = || self.running().map(|(number, _)| number);
-        all().all(|number| probe(number, "SET", &["1"]).is_some())
-            && all().next().is_some_and(|number| probe(number, "DEL", &[]).is_some())
+        self.running().all(|number| probe(number, "SET", &["1"]).is_some())
+            && self.running().next().is_some_and(|number| probe(number, "DEL", &[]).is_some())
     }
 
     /// How many nodes there are, running or not.
@@ -321,35 +372,41 @@ impl Cluster {
         self.nodes.len()
     }
 
-    /// Where clients reach the nodes that run.
-    pub fn addresses(&self, door: Door) -> Vec<String> {
-        let on = self.nodes.iter().filter(|node| node.process.is_some());
-        let address = |node: &Node| match door {
-            Door::Resp => node.resp.to_string(),
-            Door::Http => node.http.to_string(),
-            Door::Native => node.native.to_string(),
+    /// How clients reach the nodes that run.
+    pub fn reach(&self, door: Door) -> Reach {
+        let port = match door {
+            Door::Resp => RESP,
+            Door::Http => HTTP,
+            Door::Native => NATIVE,
         };
-        on.map(address).collect()
+        let addresses = self.running().map(|number| self.nodes[number].at(port)).collect();
+        Reach { addresses, agents: self.agents.clone() }
     }
 
-    fn running(&self) -> impl Iterator<Item = (usize, u32)> {
-        let nodes = self.nodes.iter().enumerate();
-        nodes.filter_map(|(number, node)| Some((number, node.process.as_ref()?.pid())))
+    fn running(&self) -> impl Iterator<Item = usize> {
+        (0..self.nodes.len()).filter(|number| self.nodes[*number].is_on)
+    }
+
+    /// What all nodes that run have used.
+    fn counts(&self) -> Vec<ProcessCounts> {
+        let mut hosts = self.hosts();
+        let counts = hosts.iter_mut().filter_map(|host| host.counts().ok());
+        counts.flat_map(|counts| counts.nodes).map(|(_, counts)| counts).collect()
     }
 
     /// Processor time of all nodes that run, in seconds.
     pub fn cpu(&self) -> f64 {
-        self.running().map(|(_, pid)| machine::cpu_seconds(pid).unwrap_or(0.0)).sum()
+        self.counts().iter().map(|counts| counts.cpu).sum()
     }
 
     /// Resident memory of all nodes that run, in bytes.
     pub fn memory(&self) -> u64 {
-        self.running().map(|(_, pid)| machine::rss_bytes(pid).unwrap_or(0)).sum()
+        self.counts().iter().map(|counts| counts.rss).sum()
     }
 
     /// Bytes of their files.
     pub fn disk(&self) -> u64 {
-        machine::disk_bytes(self.dir.path()).unwrap_or(0)
+        self.counts().iter().map(|counts| counts.files).sum()
     }
 
     /// A metric (without its prefix), summed over nodes and labels.
@@ -359,7 +416,7 @@ impl Cluster {
     pub fn metric(&self, name: &str) -> Outcome<f64> {
         let head = format!("carillon_{name}");
         let mut sum = 0.0;
-        for (number, _) in self.running() {
+        for number in self.running() {
             let text = self.client(number)?.metrics()?;
             sum += text.lines().filter_map(|line| sample(line, &head)).sum::<f64>();
         }
@@ -372,7 +429,7 @@ impl Cluster {
     /// A node does not answer.
     pub fn messages(&self) -> Outcome<BTreeMap<String, f64>> {
         let mut sums = BTreeMap::new();
-        for (number, _) in self.running() {
+        for number in self.running() {
             let text = self.client(number)?.metrics()?;
             let lines = text.lines().filter(|line| line.contains("direction=\"sent\""));
             for line in lines {
@@ -389,7 +446,7 @@ impl Cluster {
     /// # Errors
     /// A node does not answer.
     pub fn keys(&self) -> Outcome<Vec<f64>> {
-        let keys = self.running().map(|(number, _)| {
+        let keys = self.running().map(|number| {
             let status = self.client(number)?.status()?;
             status["keys"].as_f64().ok_or_else(|| "the status names no keys".into())
         });
@@ -422,17 +479,6 @@ fn sample(line: &str, name: &str) -> Option<f64> {
     let rest = line.strip_prefix(name)?;
     let value = rest.starts_with([' ', '{']).then(|| rest.rsplit(' ').next())??;
     value.parse().ok()
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for process in self.nodes.iter_mut().filter_map(|node| node.process.as_mut()) {
-            if process.stop(STOP_TIMEOUT).is_err() {
-                // It has ended in this moment, or ends now.
-                let _ended = process.kill();
-            }
-        }
-    }
 }
 
 #[cfg(test)]

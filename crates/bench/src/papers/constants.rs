@@ -98,7 +98,7 @@ fn one_run(cluster: &Cluster, load: &Load, background: f64) -> Outcome<Run> {
         Ok([both("peer_frames_total")?, both("peer_bytes_total")?, syncs])
     };
     let (before, cpu, begun) = (counts()?, cluster.cpu(), Instant::now());
-    let measured = load.run(&cluster.addresses(Door::Resp))?;
+    let measured = load.run(&cluster.reach(Door::Resp))?;
     let (cpu, seconds) = (cluster.cpu() - cpu, begun.elapsed().as_secs_f64());
     let after = counts()?;
     if measured.failures > 0.0 || measured.count < 1.0 {
@@ -148,9 +148,9 @@ pub fn measure(bed: &mut Bed<'_>) -> Outcome<Study> {
     let (mut idles, mut live, mut away, mut flat) = (Vec::new(), Vec::new(), None, Vec::new());
     for nodes in sizes.iter().copied() {
         bed.say(&format!("001: the model, {nodes} nodes"));
-        let cluster = Cluster::start(bed.program, nodes)?;
+        let cluster = Cluster::start(bed, nodes)?;
         let fill =
-            || op_load(Op::Write, nodes, DEPTHS[1], seconds).fill(&cluster.addresses(Door::Resp));
+            || op_load(Op::Write, nodes, DEPTHS[1], seconds).fill(&cluster.reach(Door::Resp));
         fill()?;
         let each = background(&cluster, idle);
         idles.push((nodes as f64, each));

@@ -12,7 +12,7 @@ use chart::{Line, log};
 
 use super::Bed;
 use super::cluster::{Cluster, Door};
-use super::load::Load;
+use super::load::{Load, Reach};
 use super::page::{Page, Verdict, shown};
 use crate::Outcome;
 
@@ -90,16 +90,16 @@ fn live(bed: &mut Bed<'_>) -> Outcome<Found> {
     let (mut by_mix, mut collected) = (Vec::new(), Vec::new());
     for nodes in sizes.iter().copied() {
         bed.say(&format!("002: {nodes} nodes"));
-        let cluster = Cluster::start(bed.program, nodes)?;
+        let cluster = Cluster::start(bed, nodes)?;
         cluster.remake_keyspace(1, "memory", None)?;
-        let addresses = cluster.addresses(Door::Resp);
+        let reach = cluster.reach(Door::Resp);
         let mut turn = 0;
         // New keys each time.
         let mut rate = |keys: u64, clients: u64, pipeline: u64| -> Outcome<f64> {
             turn += 1;
             let prefix = format!("u{turn}:");
             let load = Load { keys, clients, pipeline, prefix, bytes: 10, ..Load::default() };
-            Ok(keys as f64 / load.fill(&addresses)?)
+            Ok(keys as f64 / load.fill(&reach)?)
         };
         let mut points = Vec::new();
         for keys in updates.iter().copied() {
@@ -116,21 +116,21 @@ fn live(bed: &mut Bed<'_>) -> Outcome<Found> {
         many.push((nodes, points));
         if nodes == sizes[sizes.len() - 1] {
             bed.say("002: mixes and collection");
-            by_mix = of_mixes(bed, &addresses, clients)?;
+            by_mix = of_mixes(bed, &reach, clients)?;
             for retention in RETENTIONS {
-                collected.push(of_retention(bed, &cluster, &addresses, clients, retention)?);
+                collected.push(of_retention(bed, &cluster, &reach, clients, retention)?);
             }
         }
     }
     Ok(Found { one, ahead, many, mixes: by_mix, collected, updates: total })
 }
 
-fn of_mixes(bed: &Bed<'_>, addresses: &[String], clients: &[u64]) -> Outcome<Vec<Vec<Point>>> {
+fn of_mixes(bed: &Bed<'_>, reach: &Reach, clients: &[u64]) -> Outcome<Vec<Vec<Point>>> {
     let load = Load { keys: KEYS, bytes: 10, seconds: bed.pick(0.4, 2.0), ..Load::default() };
-    load.fill(addresses)?;
+    load.fill(reach)?;
     let of = |mix: &'static str| -> Outcome<Vec<Point>> {
         let rate = |clients: &u64| {
-            Ok((*clients, Load { mix, clients: *clients, ..load.clone() }.run(addresses)?.rate))
+            Ok((*clients, Load { mix, clients: *clients, ..load.clone() }.run(reach)?.rate))
         };
         clients.iter().map(rate).collect()
     };
@@ -142,7 +142,7 @@ fn of_mixes(bed: &Bed<'_>, addresses: &[String], clients: &[u64]) -> Outcome<Vec
 fn of_retention(
     bed: &Bed<'_>,
     cluster: &Cluster,
-    addresses: &[String],
+    reach: &Reach,
     clients: &[u64],
     retention: u64,
 ) -> Outcome<(u64, Vec<Point>, u64)> {
@@ -154,16 +154,16 @@ fn of_retention(
         seconds: bed.pick(0.4, 2.0),
         ..Load::default()
     };
-    load.fill(addresses)?;
+    load.fill(reach)?;
     let mut points = Vec::new();
     for clients in clients.iter().copied() {
-        points.push((clients, Load { clients, ..load.clone() }.run(addresses)?.rate));
+        points.push((clients, Load { clients, ..load.clone() }.run(reach)?.rate));
     }
     // As many messages as the document sent: 7 000 updates, now that all keys are known.
     cluster.remake_keyspace(1, "memory", Some(retention))?;
     let updates = 70;
     for _ in 0..updates {
-        Load { clients: 10, ..load.clone() }.fill(addresses)?;
+        Load { clients: 10, ..load.clone() }.fill(reach)?;
     }
     let count = || -> Outcome<u64> {
         (0..KEYS).map(|key| cluster.versions(&format!("paper:{key:012}"))).sum()

@@ -1,15 +1,35 @@
 //! Loads on addresses: scenarios of the instrument, made here.
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use crate::Outcome;
+use crate::agents::{Remote, Secret};
 use crate::measure::record::PhaseData;
 use crate::measure::result::{PhaseResult, Row};
 use crate::run::{Control, Local, Seconds, Session, Step, StepEvent};
-use crate::scenario::{Metric, Plan, Scenario};
+use crate::scenario::{Metric, Plan};
+
+/// The agents that make loads and start nodes, if those are not of this host.
+#[derive(Clone, Debug)]
+pub struct Agents {
+    /// Their addresses.
+    pub names: Vec<String>,
+    /// What they know, too.
+    pub secret: Secret,
+}
+
+/// Where loads go, and who makes them.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    /// Where they go.
+    pub addresses: Vec<String>,
+    /// Who makes them: these, or this process.
+    pub agents: Option<Arc<Agents>>,
+}
 
 /// What is asked of a store.
 #[derive(Clone, Debug)]
@@ -115,9 +135,9 @@ impl Load {
     ///
     /// # Errors
     /// A write failed, or the scenario is wrong.
-    pub fn fill(&self, addresses: &[String]) -> Outcome<f64> {
-        let plan = Plan::parse("papers", &self.text(addresses), &[])?;
-        let done = step(&plan.cells[0].scenario, Step::Setup, addresses)?;
+    pub fn fill(&self, reach: &Reach) -> Outcome<f64> {
+        let plan = Plan::parse("papers", &self.text(&reach.addresses), &[])?;
+        let done = step(&plan, Step::Setup, reach)?;
         let failed = done.data.entries.iter().flat_map(|entry| &entry.failures);
         let failed: Vec<String> = failed.map(|(kind, n)| format!("{n} × {kind}")).collect();
         match failed.is_empty() {
@@ -130,10 +150,10 @@ impl Load {
     ///
     /// # Errors
     /// An address cannot be reached, or the scenario is wrong.
-    pub fn run(&self, addresses: &[String]) -> Outcome<Measured> {
-        let plan = Plan::parse("papers", &self.text(addresses), &[])?;
+    pub fn run(&self, reach: &Reach) -> Outcome<Measured> {
+        let plan = Plan::parse("papers", &self.text(&reach.addresses), &[])?;
         let scenario = &plan.cells[0].scenario;
-        let done = step(scenario, Step::Phase(0), addresses)?;
+        let done = step(&plan, Step::Phase(0), reach)?;
         let phase =
             PhaseResult::new(&scenario.phases[0], self.seconds, done.data, done.seconds.rows());
         let millis = |metric| phase.metric(metric, None) / 1e6;
@@ -163,15 +183,19 @@ struct Done {
     elapsed: f64,
 }
 
-/// Does one step of a scenario from this process.
-fn step(scenario: &Scenario, step: Step, addresses: &[String]) -> Outcome<Done> {
-    let mut session = Local::default();
-    session.begin(0, addresses)?;
+/// Does one step of a scenario.
+fn step(plan: &Plan, step: Step, reach: &Reach) -> Outcome<Done> {
+    let mut session: Box<dyn Session> = match &reach.agents {
+        None => Box::new(Local::default()),
+        Some(agents) => Box::new(Remote::connect(&agents.names, &agents.secret, plan)?),
+    };
+    session.begin(0, &reach.addresses)?;
     // At most one event waits for each second.
     let (events, heard) = channel();
     let control = Control { events, stop: AtomicBool::new(false) };
-    let data = session.step(scenario, step, &control)?;
+    let data = session.step(&plan.cells[0].scenario, step, &control)?;
     let ended = Instant::now();
+    session.end()?;
     drop(control);
     let mut done = Done { data, seconds: Seconds::default(), elapsed: 0.0 };
     for event in heard {
@@ -215,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_load_is_a_scenario_that_runs() {
-        let addresses = [yes().to_string()];
+        let reach = Reach { addresses: vec![yes().to_string()], agents: None };
         let load = Load {
             greeting: Some("LOOKUP full"),
             ops: "[op.both]\ncommand = [\"MGET\", \"{key}\", \"b:{key}\"]\n",
@@ -224,10 +248,10 @@ mod tests {
             seconds: 0.3,
             ..Load::default()
         };
-        assert!(load.fill(&addresses).unwrap() > 0.0);
-        let measured = load.run(&addresses).unwrap();
+        assert!(load.fill(&reach).unwrap() > 0.0);
+        let measured = load.run(&reach).unwrap();
         assert!(measured.rate > 0.0 && measured.failures == 0.0, "{measured:?}");
         let wrong = Load { mix: "nonsense = 1", ..load };
-        assert!(wrong.run(&addresses).is_err());
+        assert!(wrong.run(&reach).is_err());
     }
 }

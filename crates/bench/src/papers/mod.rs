@@ -2,7 +2,7 @@
 //!
 //! | document | what it is | here |
 //! |---|---|---|
-//! | 000 | a thesis: Chord beside a fully connected network | `thesis`, `thesis_lookups`, `thesis_simulated` |
+//! | 000 | a thesis: Chord beside a fully connected network | `thesis`, `thesis_lookups`, `thesis_machines`, `thesis_simulated` |
 //! | 001 | Riak on 10 to 100 nodes | `riak`, with a cost model ([`model`], `constants`) |
 //! | 002 | a course's store with versions and collection | `course` |
 //! | 004 | Scalaris: transactions on 1 to 16 nodes | `scalaris` |
@@ -11,12 +11,14 @@
 //! its text gives them, beside ours, charts redrawn, what it claimed and what was found: that a
 //! claim does not hold here is a finding, not a failure.
 //!
-//! All nodes and the load share this machine. So pages say its class, what else it did meanwhile,
-//! the commit and the command. Measurements go through the instrument itself (`load`).
+//! All nodes and the load share this machine, or those of `--agents`: nodes are then spread over
+//! their hosts, and each makes a part of the load. So pages say its class, what else it did
+//! meanwhile, the commit and the command. Measurements go through the instrument itself (`load`).
 
 mod cluster;
 mod constants;
 mod course;
+mod hosts;
 mod load;
 pub mod model;
 mod model_page;
@@ -25,14 +27,18 @@ mod riak;
 mod scalaris;
 mod thesis;
 mod thesis_lookups;
+mod thesis_machines;
 mod thesis_simulated;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
+use self::load::Agents;
 use self::page::{Page, shown};
 pub use self::thesis_simulated::lookups_per_change;
+use crate::agents::Secret;
 use crate::{Outcome, machine};
 
 /// Clock ticks a second in /proc, fixed on Linux.
@@ -47,6 +53,8 @@ pub struct Options {
     pub is_quick: bool,
     /// Where pages go.
     pub out: PathBuf,
+    /// The agents that make loads and start nodes, with what they know, if there are any.
+    pub agents: Option<(Vec<String>, Secret)>,
     /// The program whose nodes are measured.
     pub program: PathBuf,
     /// The command line, for the pages.
@@ -60,6 +68,7 @@ pub const DOCUMENTS: [(&str, u64); 4] = [("000", 20), ("002", 4), ("001", 8), ("
 /// What measurements need to know.
 struct Bed<'a> {
     program: &'a Path,
+    agents: Option<Arc<Agents>>,
     is_quick: bool,
     say: &'a mut dyn FnMut(&str),
 }
@@ -91,6 +100,8 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Outcome<Vec<PathBuf>
     // Before minutes of work: can pages be written?
     fs::create_dir_all(&options.out)
         .map_err(|error| format!("{}: {error}", options.out.display()))?;
+    let agents = options.agents.clone();
+    let agents = agents.map(|(names, secret)| Arc::new(Agents { names, secret }));
     let mut pages = Vec::new();
     for (name, minutes) in asked {
         match options.is_quick {
@@ -98,7 +109,12 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Outcome<Vec<PathBuf>
             false => say(&format!("{name}: about {minutes} minutes on two quiet cores")),
         }
         let (begun, before) = (Instant::now(), Busy::now());
-        let mut bed = Bed { program: &options.program, is_quick: options.is_quick, say: &mut *say };
+        let mut bed = Bed {
+            program: &options.program,
+            agents: agents.clone(),
+            is_quick: options.is_quick,
+            say: &mut *say,
+        };
         let mut page = match name {
             "000" => thesis::measure(&mut bed)?,
             "001" => riak::measure(&mut bed)?,
@@ -129,6 +145,16 @@ fn source(page: &mut Page, options: &Options, begun: Instant, before: &Busy) {
             machine.cores
         ),
     ]);
+    if let Some((names, _)) = &options.agents {
+        page.say(&format!(
+            "Nodes ran in turn on the hosts of {} agents ({}), and each agent made a part of the \
+             load. Processors above are those of the controller's host alone. Where this page says \
+             that all share one machine, it speaks of runs without agents; so does the cost model \
+             of 001.",
+            names.len(),
+            names.join(", ")
+        ));
+    }
     if cfg!(debug_assertions) {
         page.say(
             "The program was built with debug assertions (`cargo build` without `--release`): it \
@@ -183,6 +209,7 @@ mod tests {
             only: Some("003".to_owned()),
             is_quick: true,
             out: "/nonexistent/papers".into(),
+            agents: None,
             program: "false".into(),
             command: String::new(),
         };

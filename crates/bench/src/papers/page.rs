@@ -102,7 +102,7 @@ impl Page {
 pub struct Verdict {
     claim: String,
     found: String,
-    holds: Option<bool>,
+    pub(super) holds: Option<bool>,
 }
 
 impl Verdict {

@@ -59,7 +59,7 @@ pub fn measure(bed: &mut Bed<'_>) -> Outcome<Page> {
     let mut doors = Vec::new();
     for nodes in counts.iter().copied() {
         bed.say(&format!("001: {nodes} nodes"));
-        let cluster = Cluster::start(bed.program, nodes)?;
+        let cluster = Cluster::start(bed, nodes)?;
         sizes.push(size(&cluster, bed.pick(1.0, 5.0))?);
         if nodes == 3 {
             bed.say("001: HTTP, native frames and RESP");
@@ -96,11 +96,11 @@ fn retransmitted() -> f64 {
 fn size(cluster: &Cluster, seconds: f64) -> Outcome<Size> {
     let nodes = cluster.count();
     let load = mixed(nodes, seconds);
-    let addresses = cluster.addresses(Door::Resp);
-    load.fill(&addresses)?;
+    let reach = cluster.reach(Door::Resp);
+    load.fill(&reach)?;
     let (before, cpu, again) = (cluster.messages()?, cluster.cpu(), retransmitted());
     let bytes = cluster.metric("peer_bytes_total")?;
-    let measured = load.run(&addresses)?;
+    let measured = load.run(&reach)?;
     let processors = (cluster.cpu() - cpu) / seconds;
     let requests = measured.count.max(1.0);
     let mut messages: Vec<(String, f64)> = cluster
@@ -129,9 +129,9 @@ fn protocols(cluster: &Cluster, seconds: f64) -> Outcome<Vec<(&'static str, Meas
     let mut all = Vec::new();
     for (driver, door) in [("http", Door::Http), ("native", Door::Native), ("resp", Door::Resp)] {
         let load = Load { driver, prefix: "p:".to_owned(), ..mixed(cluster.count(), seconds) };
-        let addresses = cluster.addresses(door);
-        load.fill(&addresses)?;
-        all.push((driver, load.run(&addresses)?));
+        let reach = cluster.reach(door);
+        load.fill(&reach)?;
+        all.push((driver, load.run(&reach)?));
     }
     Ok(all)
 }
@@ -151,15 +151,15 @@ fn lose(bed: &mut Bed<'_>) -> Outcome<Lost> {
     let (nodes, gone, step) = bed.pick((3, 1, 2.0), (5, 2, 8.0));
     bed.say(&format!("001: {gone} of {nodes} nodes are lost, and come back"));
     let flags = ["--dead-after-ms", DEAD_AFTER];
-    let mut cluster = Cluster::start_with(bed.program, nodes, &flags)?;
-    let addresses = cluster.addresses(Door::Resp);
+    let mut cluster = Cluster::start_with(bed, nodes, &flags)?;
+    let reach = cluster.reach(Door::Resp);
     let steps = 2 * gone + 3;
     let seconds = step * steps as f64;
     let load = Load { timeout: Duration::from_secs(2), fails_over: true, ..mixed(nodes, seconds) };
-    load.fill(&addresses)?;
+    load.fill(&reach)?;
     let mut events = vec![(0.0, nodes)];
     let measured = std::thread::scope(|scope| -> Outcome<Measured> {
-        let running = scope.spawn(|| load.run(&addresses).map_err(|why| why.to_string()));
+        let running = scope.spawn(|| load.run(&reach).map_err(|why| why.to_string()));
         let mut changed = Ok(());
         for number in 0..2 * gone {
             // Steady before the first, and between the last loss and the first return.

@@ -45,16 +45,16 @@ pub fn measure(bed: &mut Bed<'_>) -> Outcome<Page> {
     let mut all = Vec::new();
     for nodes in sizes.iter().copied() {
         bed.say(&format!("004: {nodes} nodes"));
-        let cluster = Cluster::start(bed.program, nodes)?;
-        let addresses = cluster.addresses(Door::Resp);
+        let cluster = Cluster::start(bed, nodes)?;
+        let reach = cluster.reach(Door::Resp);
         let keys = bed.pick(500, 20_000);
         let load = Load { keys, ops: OPS, seconds: bed.pick(0.5, 2.5), ..Load::default() };
-        load.fill(&addresses)?;
+        load.fill(&reach)?;
         for threads in threads.iter().copied() {
             for (transaction, (_, mix)) in TRANSACTIONS.into_iter().enumerate() {
                 let clients = threads * nodes as u64;
                 let cpu = cluster.cpu();
-                let measured = Load { mix, clients, ..load.clone() }.run(&addresses)?;
+                let measured = Load { mix, clients, ..load.clone() }.run(&reach)?;
                 let cost = (cluster.cpu() - cpu) * 1e6 / measured.count.max(1.0);
                 all.push(Found { nodes, threads, transaction, measured, cost });
             }

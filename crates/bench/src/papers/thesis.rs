@@ -12,7 +12,7 @@ use chart::{Line, log, plain};
 use super::cluster::{Cluster, Door};
 use super::load::{Load, Measured};
 use super::page::{Page, Verdict, count, shown};
-use super::{Bed, thesis_lookups, thesis_simulated};
+use super::{Bed, thesis_lookups, thesis_machines, thesis_simulated};
 use crate::Outcome;
 
 /// Tables of the thesis.
@@ -58,6 +58,8 @@ struct Found {
     lookup: &'static str,
     mix: &'static str,
     measured: Measured,
+    /// Processor time of all nodes for a request, in seconds.
+    cost: f64,
     /// Of a lookup that hops: hops of one, by what nodes have counted.
     hops: Option<f64>,
 }
@@ -74,12 +76,30 @@ struct Live {
 }
 
 impl Live {
+    /// Half and half, by the most clients of the thesis.
+    fn machines(&self, clients: &[u64]) -> Vec<thesis_machines::Point> {
+        let clients = most_clients(clients);
+        let of = self.found.iter().filter(|f| f.mix == "half" && f.clients == clients);
+        let point = |found: &Found| thesis_machines::Point {
+            nodes: found.nodes,
+            lookup: found.lookup,
+            cost: found.cost,
+            rate: found.measured.rate,
+        };
+        of.map(point).collect()
+    }
+
     fn rate(&self, lookup: &str, mix: &str, nodes: usize, clients: u64) -> f64 {
         let is_it = |found: &&Found| {
             (found.lookup, found.mix, found.nodes, found.clients) == (lookup, mix, nodes, clients)
         };
         self.found.iter().find(is_it).map_or(f64::NAN, |found| found.measured.rate)
     }
+}
+
+/// As many clients as the thesis had, or the nearest to it.
+fn most_clients(clients: &[u64]) -> u64 {
+    clients.iter().copied().filter(|clients| *clients <= 800).max().unwrap_or(clients[0])
 }
 
 /// Measures it all.
@@ -96,8 +116,13 @@ pub fn measure(bed: &mut Bed<'_>) -> Outcome<Page> {
          Carillon, whose nodes run both lookups at once: *full* is FCN.",
     );
     page.head("Claims");
-    page.verdicts(&verdicts(&live, nodes, clients));
+    let machines = live.machines(clients);
+    let is_apart =
+        bed.agents.as_ref().is_some_and(|agents| agents.names.len() >= nodes[nodes.len() - 1]);
+    let verdict = thesis_machines::verdict(&machines, is_apart);
+    page.verdicts(&verdicts(&live, nodes, clients, verdict));
     throughput(&mut page, &live, &rows, nodes, clients);
+    thesis_machines::add(&mut page, &machines, most_clients(clients), is_apart);
     spread(&mut page, &live, &rows);
     growth(&mut page, &live);
     thesis_lookups::add(&mut page, bed)?;
@@ -113,11 +138,11 @@ fn live(bed: &mut Bed<'_>, nodes: &[usize], clients: &[u64]) -> Outcome<Live> {
     let keys = bed.pick(2_000, 50_000);
     for count in nodes.iter().copied() {
         bed.say(&format!("000: {count} nodes"));
-        let cluster = Cluster::start(bed.program, count)?;
+        let cluster = Cluster::start(bed, count)?;
         cluster.remake_keyspace(1, "memory", None)?;
-        let addresses = cluster.addresses(Door::Resp);
+        let reach = cluster.reach(Door::Resp);
         let load = Load { keys, seconds: bed.pick(0.5, 3.0), ..Load::default() };
-        Load { clients: 10, pipeline: 16, ..load.clone() }.fill(&addresses)?;
+        Load { clients: 10, pipeline: 16, ..load.clone() }.fill(&reach)?;
         deviations.push((count, deviation(&cluster.keys()?)));
         sleep(bed.pick(SETTLE_QUICK, SETTLE));
         for clients in clients.iter().copied() {
@@ -128,13 +153,14 @@ fn live(bed: &mut Bed<'_>, nodes: &[usize], clients: &[u64]) -> Outcome<Live> {
                 for (mix, weights) in mixes.into_iter().take(count_of) {
                     let load =
                         Load { clients, greeting: Some(greeting), mix: weights, ..load.clone() };
-                    let before = hops(&cluster)?;
-                    let measured = load.run(&addresses)?;
+                    let (before, cpu) = (hops(&cluster)?, cluster.cpu());
+                    let measured = load.run(&reach)?;
+                    let cost = (cluster.cpu() - cpu) / measured.answered.max(1.0);
                     let after = hops(&cluster)?;
                     let lookups = after[1] - before[1];
                     let hops = (lookup != "full" && lookups > 0.0)
                         .then(|| (after[0] - before[0]) / lookups);
-                    found.push(Found { nodes: count, clients, lookup, mix, measured, hops });
+                    found.push(Found { nodes: count, clients, lookup, mix, measured, cost, hops });
                 }
             }
         }
@@ -157,16 +183,16 @@ fn deviation(keys: &[f64]) -> f64 {
 
 /// A load on two nodes, while a third joins.
 fn growing(bed: &mut Bed<'_>) -> Outcome<(Measured, [f64; 2])> {
-    let mut cluster = Cluster::start(bed.program, 2)?;
+    let mut cluster = Cluster::start(bed, 2)?;
     cluster.remake_keyspace(1, "memory", None)?;
-    let addresses = cluster.addresses(Door::Resp);
+    let reach = cluster.reach(Door::Resp);
     let seconds = bed.pick(5.0, 24.0);
     let load = Load { seconds, ..Load::default() };
-    load.fill(&addresses)?;
+    load.fill(&reach)?;
     let mut joined = [seconds / 3.0, f64::NAN];
     let measured = std::thread::scope(|scope| -> Outcome<Measured> {
         let begun = std::time::Instant::now();
-        let running = scope.spawn(|| load.run(&addresses).map_err(|why| why.to_string()));
+        let running = scope.spawn(|| load.run(&reach).map_err(|why| why.to_string()));
         sleep(Duration::from_secs_f64(joined[0]));
         let added = cluster.add();
         joined[1] = begun.elapsed().as_secs_f64();
@@ -177,7 +203,7 @@ fn growing(bed: &mut Bed<'_>) -> Outcome<(Measured, [f64; 2])> {
     Ok((measured, joined))
 }
 
-fn verdicts(live: &Live, nodes: &[usize], clients: &[u64]) -> Vec<Verdict> {
+fn verdicts(live: &Live, nodes: &[usize], clients: &[u64], machines: Verdict) -> Vec<Verdict> {
     let (most, few) = (nodes[nodes.len() - 1], clients[0]);
     let many = clients[clients.len() - 1];
     let best = |lookup: &str| {
@@ -219,11 +245,7 @@ fn verdicts(live: &Live, nodes: &[usize], clients: &[u64]) -> Vec<Verdict> {
             format!("{} on one machine, half reads and half writes", shown(best("full"))),
             None,
         ),
-        Verdict::new(
-            "twice the computers, 30 % more queries (figures 15, 16)",
-            "all nodes share one computer here: needs `--agents` and more of them",
-            None,
-        ),
+        machines,
         Verdict::new(
             "with 800 clients some time out, and tests are run again (4.5.2)",
             format!("{failures:.0} requests failed in all runs"),
@@ -244,7 +266,7 @@ fn verdicts(live: &Live, nodes: &[usize], clients: &[u64]) -> Vec<Verdict> {
 }
 
 fn throughput(page: &mut Page, live: &Live, rows: &[Row], nodes: &[usize], clients: &[u64]) {
-    page.head("Queries a second (figures 9 to 16)");
+    page.head("Queries a second (figures 9 to 14)");
     page.say(
         "Half of the requests are puts, half gets, of random keys; clients are spread over all \
          nodes, so each asks a random node. Dashed lines are the thesis's, full lines ours. \

@@ -59,12 +59,12 @@ pub fn add(page: &mut Page, bed: &mut Bed<'_>) -> Outcome<()> {
     let clients: &[u64] = bed.pick(&[50], &[5, 50, 200, 600]);
     let (rounds, seconds) = bed.pick((1, 0.5), (3, 2.0));
     bed.say(&format!("000: every lookup, {nodes} nodes, {shards} shards"));
-    let cluster = Cluster::start(bed.program, nodes)?;
+    let cluster = Cluster::start(bed, nodes)?;
     cluster.grow_table(shards)?;
-    let addresses = cluster.addresses(Door::Resp);
+    let reach = cluster.reach(Door::Resp);
     let keys = bed.pick(2_000, 100_000);
     let load = Load { keys, seconds, mix: "get = 1", ..Load::default() };
-    Load { clients: 10, pipeline: 16, ..load.clone() }.fill(&addresses)?;
+    Load { clients: 10, pipeline: 16, ..load.clone() }.fill(&reach)?;
     sleep(bed.pick(SETTLE_QUICK, SETTLE));
     let mut all = vec![Found::default(); LOOKUPS.len()];
     for (at, clients) in clients.iter().copied().enumerate() {
@@ -76,7 +76,7 @@ pub fn add(page: &mut Page, bed: &mut Bed<'_>) -> Outcome<()> {
                 let number = (step + round) % LOOKUPS.len();
                 let (lookup, form, greeting) = LOOKUPS[number];
                 let before = cluster.lookups(lookup, form)?;
-                let measured = Load { clients, greeting, ..load.clone() }.run(&addresses)?;
+                let measured = Load { clients, greeting, ..load.clone() }.run(&reach)?;
                 let after = cluster.lookups(lookup, form)?;
                 let found = &mut all[number];
                 found.rates[at].push(measured.rate);

@@ -147,8 +147,8 @@ fn live_break_even(page: &mut Page, live: &[(usize, f64)]) {
     }
     page.say(
         "Live, with the hops that nodes counted in the runs above. The keyspace has eight shards, \
-         so its ring has eight members with any number of nodes; a change is told to each node by \
-         full tables, and costs what a join of eight members costs by Chord.",
+         so its ring has eight members with any number of nodes; each node learns of a change by \
+         full tables, which costs what a join of eight members costs by Chord.",
     );
     let head = [
         "nodes",

@@ -240,7 +240,10 @@ fn happened(phase: &PhaseResult, out: &mut String) -> std::fmt::Result {
     for mark in &phase.marks {
         let took = mark.took.map_or("not ended".to_owned(), |took| format!("{took:.2} s"));
         let why = mark.failure.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-        let name = escaped(&format!("{}{why}", mark.name));
+        let mut name = escaped(&format!("{}{why}", mark.name));
+        if !mark.output.is_empty() {
+            write!(name, "<pre>{}</pre>", escaped(&mark.output))?;
+        }
         let at = mark.at;
         writeln!(
             out,
@@ -375,6 +378,13 @@ pub fn notes(phase: &PhaseResult) -> String {
     if phase.data.redirects > 0 {
         write!(notes, "; {} redirects", phase.data.redirects).expect("a string takes all");
     }
+    if phase.data.retries > 0 {
+        let done = phase.data.entries.iter().map(|entry| entry.count).sum::<u64>();
+        let retries = phase.data.retries;
+        let share = 100.0 * retries as f64 / (retries + done) as f64;
+        write!(notes, "; {retries} transfers began again ({share:.2} % of attempts)")
+            .expect("a string takes all");
+    }
     notes
 }
 
@@ -439,7 +449,8 @@ mod tests {
         run.phases[0].name = evil();
         run.phases[0].data.entries[0].name = evil();
         run.phases[0].data.entries[0].failures.insert(evil(), 1);
-        let mark = Mark { at: 0.1, name: evil(), took: None, failure: Some(evil()) };
+        let mark =
+            Mark { at: 0.1, name: evil(), took: None, failure: Some(evil()), output: evil() };
         run.phases[0].marks.push(mark);
         results.figures[0].phase = evil();
         results.figures[0].entry = Some(evil());

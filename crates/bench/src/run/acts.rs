@@ -147,7 +147,8 @@ impl<'a> Acts<'a> {
     ) -> Result<(), RunError> {
         let Act { deed, node, name, .. } = &self.scenario.timeline[number];
         let (mark, began) = (self.marks.len(), Instant::now());
-        let record = Mark { at, name: name.clone(), took: None, failure: None };
+        let record =
+            Mark { at, name: name.clone(), took: None, failure: None, output: String::new() };
         self.marks.push((phase, record));
         let wait = match (deed, *node) {
             (Deed::Start, Some(node)) => {
@@ -163,10 +164,14 @@ impl<'a> Acts<'a> {
             (Deed::Resume, Some(node)) => {
                 targets.signal(node, NodeSignal::Resume).map(|()| None)?
             }
-            (Deed::Cut(from), Some(node)) => {
+            (Deed::Cut { from, is_one_way }, Some(node)) => {
+                let change = |other: &usize| match is_one_way {
+                    true => NetworkChange::Silence(*other, node),
+                    false => NetworkChange::Part(node, *other),
+                };
                 let changes: Vec<NetworkChange> = match from.is_empty() {
                     true => vec![NetworkChange::Unplug(node)],
-                    false => from.iter().map(|other| NetworkChange::Part(node, *other)).collect(),
+                    false => from.iter().map(change).collect(),
                 };
                 changes.iter().try_for_each(|change| targets.change_network(change))?;
                 None
@@ -252,6 +257,11 @@ impl<'a> Acts<'a> {
                         process.kill()?;
                         let why = format!("killed: it had not ended in {timeout:?}");
                         self.failed(act.mark, why, output, *must_succeed)?;
+                    }
+                    if ended.is_some_and(|status| status.success()) {
+                        last_words(output)
+                            .trim_end()
+                            .clone_into(&mut self.marks[act.mark].1.output);
                     }
                     ended.is_some() || taken > *timeout
                 }

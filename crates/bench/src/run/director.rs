@@ -100,7 +100,7 @@ impl<'a> Director<'a> {
         }
         let phase = match step {
             Step::Phase(number) => Some(number),
-            Step::Setup | Step::Teardown => None,
+            Step::Setup | Step::ReadBack | Step::Teardown => None,
         };
         let (events, heard) = channel();
         let control = Control { events, stop: AtomicBool::new(false) };

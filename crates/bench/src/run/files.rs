@@ -1,6 +1,6 @@
 //! The directory of results.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -17,6 +17,8 @@ use crate::scenario::Plan;
 const SUMMARY: &str = "results.json";
 /// The same as a page.
 const PAGE: &str = "report.html";
+/// Who has locked this file writes here.
+const LOCK: &str = ".lock";
 
 /// A checksum of what was run.
 pub fn checksum(plan: &Plan) -> String {
@@ -37,7 +39,7 @@ fn build() -> String {
     static BUILD: OnceLock<String> = OnceLock::new();
     let read = || {
         let mut hash = Sha256::new();
-        let mut file = fs::File::open("/proc/self/exe").ok()?;
+        let mut file = File::open("/proc/self/exe").ok()?;
         let mut piece = vec![0; 64 << 10];
         loop {
             match file.read(&mut piece).ok()? {
@@ -92,10 +94,25 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     })
 }
 
+/// Sees that no other run writes here.
+fn lock(dir: &Path) -> Result<File, RunError> {
+    let path = dir.join(LOCK);
+    let file = File::create(&path).map_err(|error| failed(&path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(failed(dir, "another run writes here; wait for its end, or choose another --out"))
+        }
+        Err(TryLockError::Error(error)) => Err(failed(&path, error)),
+    }
+}
+
 /// See the front page of `measure::result`.
 pub struct OutDir {
     path: PathBuf,
     origin: Origin,
+    /// The system takes the lock back when this ends, however it ends.
+    _lock: File,
 }
 
 impl OutDir {
@@ -104,6 +121,7 @@ impl OutDir {
     pub fn open(options: &Options, plan: &Plan, origin: &Origin) -> Result<Self, RunError> {
         let dir = &options.out;
         fs::create_dir_all(dir).map_err(|error| failed(dir, error))?;
+        let lock = lock(dir)?;
         for path in run_files(dir)? {
             if options.replaces {
                 fs::remove_file(&path).map_err(|error| failed(&path, error))?;
@@ -125,7 +143,7 @@ impl OutDir {
                 _ => {}
             }
         }
-        Ok(Self { path: dir.clone(), origin: origin.clone() })
+        Ok(Self { path: dir.clone(), origin: origin.clone(), _lock: lock })
     }
 
     fn run_path(&self, cell: usize, repetition: u64) -> PathBuf {

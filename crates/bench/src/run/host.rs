@@ -22,11 +22,14 @@ use super::RunError;
 use super::proc::{self, NetworkCounts, ProcessCounts};
 use crate::machine::disk_bytes;
 
+/// As a node's program: the one that the host runs itself.
+pub const THIS_PROGRAM: &str = "{carillon}";
+
 /// Where a node may listen and keep files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Free ports.
-    pub ports: [u16; 3],
+    pub ports: [u16; 4],
     /// A directory of its own.
     pub dir: String,
     /// The host's address.
@@ -55,6 +58,8 @@ pub enum NetworkChange {
     Unplug(usize),
     /// Two nodes do not hear each other.
     Part(usize, usize),
+    /// What the first sends to the second is lost.
+    Silence(usize, usize),
     /// What a node sends leaves so much later.
     Delay(usize, Duration),
     /// All is as it was.
@@ -70,6 +75,17 @@ pub struct HostCounts {
     pub own: Option<ProcessCounts>,
     /// Of their networks, each once.
     pub networks: Vec<NetworkCounts>,
+}
+
+/// 32 random bytes as hex digits: what all nodes of a run share.
+///
+/// # Errors
+/// The system has none.
+pub fn random_hex() -> Result<String, RunError> {
+    use std::io::Read;
+    let mut random = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A host. Nodes have numbers; a number is used again when its node was started again.
@@ -166,13 +182,16 @@ impl Host for ThisHost {
         }
         let port = || unused().port();
         let secret = file.to_string_lossy().into_owned();
-        Ok(Place { ports: [port(), port(), port()], dir, host, secret })
+        Ok(Place { ports: [(); 4].map(|()| port()), dir, host, secret })
     }
 
     fn start(&mut self, node: usize, words: &[String]) -> Result<(), RunError> {
         let (Some(program), false) = (words.first(), self.processes.contains_key(&node)) else {
             return Err(RunError::Target(format!("node {} runs already", node + 1)));
         };
+        // The controller's own program is somewhere else here.
+        let own = std::env::current_exe()?.to_string_lossy().into_owned();
+        let program = if program == THIS_PROGRAM { &own } else { program };
         let mut command = match &self.net {
             Some(net) => net.node(node + 1).command(program),
             None => Command::new(program),
@@ -249,6 +268,7 @@ impl Host for ThisHost {
                 net.silence(one + 1, other + 1);
                 net.silence(other + 1, one + 1);
             }
+            NetworkChange::Silence(from, to) => net.silence(from + 1, to + 1),
             NetworkChange::Delay(node, by) => {
                 delay(net, *node, Some(*by))?;
                 self.delayed.insert(*node);

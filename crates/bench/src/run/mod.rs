@@ -25,18 +25,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use phase::{Part, Seconds, Step, Watch, resolve, run_part};
+pub use phase::{Part, Seconds, Shared, Step, Watch, resolve, run_part};
 pub use session::{Control, Local, Session, StepEvent};
 
 use self::director::{Director, Stepped};
 use self::files::{OutDir, origin};
 pub use self::files::{checksum, read_results};
 use crate::driver::refusal;
+use crate::load::values::Sizes;
 use crate::measure::criteria::judge;
 use crate::measure::record::Second;
 use crate::measure::result::{FORMAT, Origin, PhaseResult, ProcessUse, Results, RunFile};
 use crate::measure::usage::{Mark, Usage};
-use crate::scenario::{Cell, Deed, Network, Plan};
+use crate::scenario::{Cell, Deed, Network, Plan, Scenario};
 
 /// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
@@ -52,10 +53,10 @@ pub enum RunError {
     /// A process of the target cannot be started, or has ended.
     #[error("{0}")]
     Target(String),
-    /// Keys could not be filled or deleted.
-    #[error("{step} failed: {why}; nothing was measured")]
+    /// Keys could not be filled, read back or deleted.
+    #[error("{step} failed: {why}")]
     Step {
-        /// Setup or teardown.
+        /// Setup, read-back or teardown.
         step: String,
         /// How many requests failed, and how.
         why: String,
@@ -180,6 +181,11 @@ pub fn run(
     observer: Observer<'_>,
 ) -> Result<Results, RunError> {
     check(plan)?;
+    if session.agents().len() > 1 && plan.cells.iter().any(|cell| cell.scenario.verifies_latest) {
+        let why = "values.latest compares with all writes, and each agent knows its own: \
+                   take one agent, or none";
+        return Err(RunError::Mismatch(why.to_owned()));
+    }
     if session.agents().is_empty() {
         let part = Part { agent: 0, agents: 1 };
         let phases = |cell: &Cell| -> Result<(), RunError> {
@@ -248,14 +254,21 @@ fn run_once(
             let failed = stepped.data.entries.iter().flat_map(|entry| &entry.failures);
             let failed: Vec<String> = failed.map(|(kind, n)| format!("{n} × {kind}")).collect();
             match failed.is_empty() {
-                true => Ok(()),
+                true => Ok(stepped.data.sum),
                 false => Err(RunError::Step { step: step.to_owned(), why: failed.join(", ") }),
             }
         }
     };
     if scenario.setup.fills {
         observer(Progress::Step { name: "setup", seconds: 0.0 });
-        walked(director.step(Step::Setup, session, observer), "setup")?;
+        walked(director.step(Step::Setup, session, observer), "setup").map_err(
+            |why| match why {
+                RunError::Step { step, why } => {
+                    RunError::Step { step, why: format!("{why}; nothing was measured") }
+                }
+                other => other,
+            },
+        )?;
     }
     for (number, phase) in scenario.phases.iter().enumerate() {
         let seconds = phase.length.as_secs_f64();
@@ -279,9 +292,16 @@ fn run_once(
         run.phases.push(result);
         after?;
     }
+    if scenario.reads_back {
+        observer(Progress::Step { name: "read-back", seconds: 0.0 });
+        let sum = walked(director.step(Step::ReadBack, session, observer), "read-back")?;
+        if let Some(why) = wrong_sum(scenario, sum) {
+            return Err(RunError::Step { step: "read-back".to_owned(), why });
+        }
+    }
     if scenario.deletes_keys {
         observer(Progress::Step { name: "teardown", seconds: 0.0 });
-        walked(director.step(Step::Teardown, session, observer), "teardown")?;
+        let _deleted = walked(director.step(Step::Teardown, session, observer), "teardown")?;
     }
     director.finish()?;
     session.end()?;
@@ -292,6 +312,15 @@ fn run_once(
     director.end();
     run.verdicts = judge(&scenario.criteria, &run.phases);
     Ok(())
+}
+
+/// What is wrong with what all numbers hold together, if anything is.
+fn wrong_sum(scenario: &Scenario, sum: i64) -> Option<String> {
+    let Sizes::Number(number) = scenario.sizes else { return None };
+    let right = number.wrapping_mul(scenario.keys.count) as i64;
+    (sum != right).then(|| {
+        format!("the keys hold {sum} together, and held {right}: transfers have lost or made some")
+    })
 }
 
 impl RunFile {

@@ -14,6 +14,7 @@ use super::proc::open_files_max;
 use super::session::{Control, StepEvent};
 use super::worker::{Job, Worker};
 use crate::driver::memory::MemoryStore;
+use crate::load::written::Written;
 use crate::measure::record::{PhaseData, Second};
 use crate::measure::result::Row;
 use crate::scenario::{Action, Driver, Entry, Phase, Scenario};
@@ -34,6 +35,8 @@ pub enum Step {
     Setup,
     /// A phase, by its number.
     Phase(usize),
+    /// Reads each key.
+    ReadBack,
     /// Deletes the keys.
     Teardown,
 }
@@ -58,9 +61,22 @@ impl Step {
         match self {
             Step::Setup => (walk("setup", Action::Put), true),
             Step::Phase(number) => (scenario.phases[number].clone(), false),
+            Step::ReadBack => {
+                let phase = walk("read-back", Action::Get);
+                (Phase { requires_values: true, ..phase }, true)
+            }
             Step::Teardown => (walk("teardown", Action::Delete), true),
         }
     }
+}
+
+/// What the steps of a run share on this host.
+#[derive(Default)]
+pub struct Shared {
+    /// What the memory driver asks.
+    pub memory: MemoryStore,
+    /// Which writes reads may return, if that is checked.
+    pub written: Written,
 }
 
 /// Which part of a load a host makes.
@@ -171,7 +187,7 @@ pub fn run_part(
     step: Step,
     addresses: &[SocketAddr],
     part: Part,
-    memory: &MemoryStore,
+    shared: &Shared,
     watch: &mut dyn Watch,
 ) -> Result<PhaseData, RunError> {
     let (phase, is_walk) = step.phase(scenario);
@@ -188,7 +204,7 @@ pub fn run_part(
             starts.push(start);
             let (to_us, stop, phase) = (to_us.clone(), &stop, &phase);
             let job =
-                Job { scenario, phase, number, is_walk, addresses, worker, workers, memory, stop };
+                Job { scenario, phase, number, is_walk, addresses, worker, workers, shared, stop };
             scope.spawn(move || {
                 let ended = work(job, &to_us, &started);
                 // The thread that listened has failed, and waits for this one alone.

@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use super::RunError;
 use super::host::Host;
-use super::phase::{Alone, Part, Step, resolve, run_part};
-use crate::driver::memory::MemoryStore;
+use super::phase::{Alone, Part, Shared, Step, resolve, run_part};
 use crate::measure::record::{PhaseData, Second};
 use crate::scenario::Scenario;
 
@@ -82,13 +81,13 @@ pub trait Session: Send {
 #[derive(Default)]
 pub struct Local {
     addresses: Vec<SocketAddr>,
-    memory: MemoryStore,
+    shared: Shared,
 }
 
 impl Session for Local {
     fn begin(&mut self, _cell: usize, addresses: &[String]) -> Result<(), RunError> {
         self.addresses = resolve(addresses)?;
-        self.memory = MemoryStore::default();
+        self.shared = Shared::default();
         Ok(())
     }
 
@@ -100,7 +99,7 @@ impl Session for Local {
     ) -> Result<PhaseData, RunError> {
         let mut watch = Alone { control };
         let part = Part { agent: 0, agents: 1 };
-        run_part(scenario, step, &self.addresses, part, &self.memory, &mut watch)
+        run_part(scenario, step, &self.addresses, part, &self.shared, &mut watch)
     }
 
     fn host(&mut self, agent: u64) -> Result<Box<dyn Host>, RunError> {

@@ -6,13 +6,13 @@
 //!
 //! | placeholder | stands for |
 //! |---|---|
-//! | `{port}`, `{port2}`, `{port3}` | free ports of its host |
+//! | `{port}`, `{port2}`, `{port3}`, `{port4}` | free ports of its host |
 //! | `{host}` | the address of its host |
 //! | `{dir}` | a new directory, which is removed at the end |
 //! | `{secret}` | a file with what all nodes of the run share |
 //! | `{name}`, `{number}` | the node's name, and its number from 1 |
 //! | `{NAME.port}`, `{first.dir}`, … | those of another node, of the first one |
-//! | `{carillon}` | this program |
+//! | `{carillon}` | this program; as the program of a node on an agent's host, the agent's |
 //!
 //! Invariant: a node that the timeline has not ended runs; if it ends by itself, the run fails.
 
@@ -26,7 +26,9 @@ use harness::net::{Host as Namespace, Net};
 use harness::process::{Directory, Process};
 
 use super::RunError;
-use super::host::{Host, HostCounts, NetworkChange, NodeSignal, ThisHost};
+use super::host::{
+    Host, HostCounts, NetworkChange, NodeSignal, THIS_PROGRAM, ThisHost, random_hex,
+};
 use super::phase::resolve;
 use super::session::Session;
 use crate::driver::null_server::NullServer;
@@ -137,9 +139,10 @@ impl Targets {
                 }
             };
             let place = self.hosts[host].1.place(number, &secret)?;
-            let [port, port2, port3] = place.ports.map(|port| port.to_string());
+            let [port, port2, port3, port4] = place.ports.map(|port| port.to_string());
             let (name, count) = (spec.name.clone(), (number + 1).to_string());
-            let values = [port, port2, port3, place.dir, count, place.host, name, place.secret];
+            let values =
+                [port, port2, port3, port4, place.dir, count, place.host, name, place.secret];
             for (key, value) in PLACES.iter().zip(values) {
                 if number == 0 {
                     self.places.insert(format!("first.{key}"), value.clone());
@@ -175,11 +178,15 @@ impl Targets {
     /// It runs, or cannot be started.
     pub fn start_node(&mut self, node: usize) -> Result<(), RunError> {
         self.expect(node, State::Off, "runs already")?;
-        let words: Vec<String> = {
-            let command = &self.nodes[node].spec.command;
-            command.iter().map(|word| self.fill(word, Some(node))).collect()
-        };
         let host = self.nodes[node].host;
+        let is_far = self.hosts[host].0 != 0;
+        let command = self.nodes[node].spec.command.iter().enumerate();
+        let words: Vec<String> = command
+            .map(|(at, word)| match is_far && at == 0 && word == THIS_PROGRAM {
+                true => word.clone(),
+                false => self.fill(word, Some(node)),
+            })
+            .collect();
         self.hosts[host].1.start(node, &words)?;
         self.nodes[node].state = State::On;
         Ok(())
@@ -424,13 +431,6 @@ fn fill<'a>(word: &str, find: impl Fn(&str) -> Option<&'a String>) -> String {
     }
     out.push_str(rest);
     out
-}
-
-fn random_hex() -> Result<String, RunError> {
-    use std::io::Read;
-    let mut random = [0; 32];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn accepts(address: SocketAddr) -> Result<(), String> {

@@ -31,9 +31,9 @@ use rustix::time::{ClockId, clock_gettime};
 use self::cluster::Again;
 use super::RunError;
 use super::link::{Broken, Link, READ_BYTES};
+use super::phase::Shared;
 use super::slots::{Redirect, SlotMap};
 use super::timer::Timer;
-use crate::driver::memory::MemoryStore;
 use crate::load::keys::KeyPicker;
 use crate::load::mix::Mix;
 use crate::load::random::Random;
@@ -74,8 +74,8 @@ pub struct Job<'a> {
     pub worker: u64,
     /// How many there are.
     pub workers: u64,
-    /// What the memory driver asks.
-    pub memory: &'a MemoryStore,
+    /// What the steps of a run share.
+    pub shared: &'a Shared,
     /// Set when all is to end.
     pub stop: &'a AtomicBool,
 }
@@ -89,13 +89,16 @@ struct Pending {
     sent: u64,
     /// In a cluster: how to send it again.
     again: Option<Again>,
+    /// Where it is checked whether values are old: the write that it is, and when it was sent.
+    write: u64,
+    stamp: u64,
     /// Whether its reply means nothing.
     is_skipped: bool,
 }
 
 impl Pending {
     fn new(entry: usize, key: u64, since: u64, sent: u64) -> Self {
-        Self { entry, key, since, sent, again: None, is_skipped: false }
+        Self { entry, key, since, sent, again: None, write: 0, stamp: 0, is_skipped: false }
     }
 
     /// What goes before a request, and has a reply of its own.
@@ -148,7 +151,13 @@ pub struct Worker<'a> {
     schedule: Option<Schedule>,
     is_walked: bool,
     reconnects: u64,
+    /// How often transfers began again.
+    retries: u64,
+    /// What the numbers that were read add up to.
+    sum: i64,
     key: Vec<u8>,
+    /// The second key of a request.
+    other: Vec<u8>,
     value: Vec<u8>,
 }
 
@@ -211,7 +220,10 @@ impl<'a> Worker<'a> {
             schedule,
             is_walked: false,
             reconnects: 0,
+            retries: 0,
+            sum: 0,
             key: Vec::new(),
+            other: Vec::new(),
             value: Vec::new(),
         };
         made.connect_all()?;
@@ -311,6 +323,8 @@ impl<'a> Worker<'a> {
         last.into_iter().for_each(second);
         data.reconnects = self.reconnects;
         data.redirects = self.redirects;
+        data.retries = self.retries;
+        data.sum = self.sum;
         data.instrument_cpu = thread_seconds() - cpu;
         Ok(data)
     }

@@ -73,8 +73,12 @@ pub struct Scenario {
     pub sizes: Sizes,
     /// Whether values that are read are checked.
     pub verifies: bool,
+    /// Whether a value that is read must be of the newest write that was acknowledged.
+    pub verifies_latest: bool,
     /// What is written before the first phase.
     pub setup: Setup,
+    /// Whether each key is read at the end: none may be missing, and numbers must add up.
+    pub reads_back: bool,
     /// Whether the keys are deleted after the last phase.
     pub deletes_keys: bool,
     /// The phases, in order.
@@ -228,10 +232,43 @@ pub enum Action {
     Insert,
     /// Deletes a key.
     Delete,
-    /// Any command of the target: words with `{key}` and `{value}`.
+    /// Any command of the target: words with `{key}`, `{other}` and `{value}`.
     Command(Vec<String>),
+    /// Moves an amount from one key to another, as one transaction.
+    Transfer(TransferMethod),
     /// Nothing, for so long.
     Sleep(Duration),
+}
+
+/// How a transfer is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferMethod {
+    /// In one request, which says by how much both numbers change.
+    OneShot,
+    /// Reads both numbers, then writes them if neither has changed; else again.
+    Watch,
+}
+
+impl TransferMethod {
+    /// Both, with their names.
+    pub const ALL: [(&'static str, TransferMethod); 2] =
+        [("one-shot", TransferMethod::OneShot), ("watch", TransferMethod::Watch)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, method)| *method == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl Action {
+    /// Whether it names a second key.
+    pub fn has_other(&self) -> bool {
+        match self {
+            Action::Transfer(_) => true,
+            Action::Command(words) => words.iter().any(|word| word.contains("{other}")),
+            _ => false,
+        }
+    }
 }
 
 /// What must hold for a run to pass.
@@ -270,11 +307,13 @@ pub enum Metric {
     Failures,
     /// Time in which nothing was answered well.
     Unavailable,
+    /// Requests that were answered well in the whole second in which they were fewest.
+    LowestSecond,
 }
 
 impl Metric {
     /// All, with their names.
-    pub const ALL: [(&'static str, Metric); 9] = [
+    pub const ALL: [(&'static str, Metric); 10] = [
         ("throughput", Metric::Throughput),
         ("mean", Metric::Mean),
         ("p50", Metric::P50),
@@ -284,6 +323,7 @@ impl Metric {
         ("max", Metric::Max),
         ("failures", Metric::Failures),
         ("unavailable", Metric::Unavailable),
+        ("lowest-second", Metric::LowestSecond),
     ];
 
     /// Its name.
@@ -293,7 +333,7 @@ impl Metric {
 
     /// Whether it is a time.
     pub fn is_time(self) -> bool {
-        !matches!(self, Metric::Throughput | Metric::Failures)
+        !matches!(self, Metric::Throughput | Metric::Failures | Metric::LowestSecond)
     }
 }
 

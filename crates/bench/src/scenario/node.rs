@@ -28,7 +28,8 @@ const COMMAND_BYTES_MAX: usize = 16 << 10;
 /// The longest name of a node.
 const NAME_BYTES_MAX: usize = 40;
 /// What each node has, as `{port}`, and as `{NAME.port}` for others.
-pub const PLACES: [&str; 8] = ["port", "port2", "port3", "dir", "number", "host", "name", "secret"];
+pub const PLACES: [&str; 9] =
+    ["port", "port2", "port3", "port4", "dir", "number", "host", "name", "secret"];
 
 /// A process that is started.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,10 +6,12 @@ use super::node::{network, nodes};
 use super::reader::{Read, Section, parse_time};
 use super::target::target;
 use super::timeline::timeline;
-use super::{Action, Criterion, Entry, Keys, Metric, MetricsSpec, Phase, Scenario, Setup};
+use super::{
+    Action, Criterion, Entry, Keys, Metric, MetricsSpec, Phase, Scenario, Setup, TransferMethod,
+};
 use crate::load::keys::KeyChoice;
 use crate::load::schedule::Rate;
-use crate::load::values::{Sizes, VALUE_BYTES_MAX};
+use crate::load::values::{NUMBER_MAX, Sizes, VALUE_BYTES_MAX};
 
 /// The most connections of a phase.
 pub const CLIENTS_MAX: u64 = 100_000;
@@ -36,17 +38,19 @@ pub fn scenario(root: &Section<'_, '_>) -> Read<Scenario> {
     let network = network(root, &target.nodes)?;
     let metrics = metrics(root)?;
     let keys = keys(root)?;
-    let (sizes, verifies) = sizes(root)?;
+    let (sizes, verifies, verifies_latest) = sizes(root)?;
     let setup = setup(root)?;
-    let deletes_keys = match root.section("teardown")? {
-        Some(section) => {
-            let deletes = section.flag("delete")?.unwrap_or(false);
-            section.finish()?;
-            deletes
-        }
-        None => false,
-    };
+    let (deletes_keys, reads_back) = teardown(root, &setup)?;
     let phases = phases(root, &setup)?;
+    if let Some(why) = phases.iter().find_map(|phase| unfit(phase, &keys, &sizes)) {
+        return Err(root.error_at("phase", why));
+    }
+    let others = |entry: &&Entry| matches!(entry.action, Action::Delete | Action::Command(_));
+    let mut entries = phases.iter().flat_map(|phase| &phase.mix);
+    if verifies_latest && let Some(other) = entries.find(others) {
+        let problem = format!("values.latest knows of puts, and not of what `{}` does", other.name);
+        return Err(root.error_at("phase", problem));
+    }
     if phases.iter().any(|phase| phase.rate.is_some())
         && let Some(sleeping) = phases.iter().find(|phase| phase.rate.is_some() && sleeps(phase))
     {
@@ -61,7 +65,9 @@ pub fn scenario(root: &Section<'_, '_>) -> Read<Scenario> {
         keys,
         sizes,
         verifies,
+        verifies_latest,
         setup,
+        reads_back,
         deletes_keys,
         phases,
         network,
@@ -71,6 +77,34 @@ pub fn scenario(root: &Section<'_, '_>) -> Read<Scenario> {
         seed: root.number("seed", 0..=u64::MAX)?.unwrap_or(1),
         threads: threads.unwrap_or(1) as usize,
     })
+}
+
+/// What is done at the end: whether keys are deleted, and whether each is read before.
+fn teardown(root: &Section<'_, '_>, setup: &Setup) -> Read<(bool, bool)> {
+    let Some(section) = root.section("teardown")? else { return Ok((false, false)) };
+    let deletes = section.flag("delete")?.unwrap_or(false);
+    let reads = section.flag("read_back")?.unwrap_or(false);
+    if reads && !setup.fills {
+        return Err(section.error_at("read_back", "needs keys that setup has written: setup.fill"));
+    }
+    section.finish()?;
+    Ok((deletes, reads))
+}
+
+/// Why a phase cannot make transfers, or name two keys, though its mix does.
+fn unfit(phase: &Phase, keys: &Keys, sizes: &Sizes) -> Option<String> {
+    let name = &phase.name;
+    let transfers = phase.mix.iter().any(|entry| matches!(entry.action, Action::Transfer(_)));
+    if phase.mix.iter().any(|entry| entry.action.has_other()) && keys.count < 2 {
+        return Some(format!("phase `{name}` names two keys at once: keys.count is 1"));
+    }
+    if transfers && !matches!(sizes, Sizes::Number(_)) {
+        return Some(format!("phase `{name}` has transfers: they need values.number = 1_000"));
+    }
+    if transfers && phase.pipeline > 1 {
+        return Some(format!("phase `{name}` has transfers: they need pipeline = 1"));
+    }
+    None
 }
 
 fn sleeps(phase: &Phase) -> bool {
@@ -117,14 +151,22 @@ fn keys(root: &Section<'_, '_>) -> Read<Keys> {
     Ok(Keys { count, prefix, choice })
 }
 
-fn sizes(root: &Section<'_, '_>) -> Read<(Sizes, bool)> {
-    let Some(section) = root.section("values")? else { return Ok((Sizes::Fixed(100), true)) };
+fn sizes(root: &Section<'_, '_>) -> Read<(Sizes, bool, bool)> {
+    let Some(section) = root.section("values")? else {
+        return Ok((Sizes::Fixed(100), true, false));
+    };
     let verifies = section.flag("verify")?.unwrap_or(true);
     let number = |key| section.number(key, 0..=VALUE_BYTES_MAX);
     let (fixed, from, to) = (number("bytes")?, number("from")?, number("to")?);
     let (mean, max) = (number("mean")?, number("max")?);
     let weighted = section.section("weights")?;
+    let numbered = section.number("number", 0..=NUMBER_MAX)?;
+    let others = ["bytes", "from", "to", "mean", "max", "weights"];
+    if numbered.is_some() && others.iter().any(|key| section.has(key)) {
+        return Err(section.error_at("number", "a number has the length that it has: no other key"));
+    }
     let sizes = match (fixed, from, to, mean, max, weighted) {
+        _ if numbered.is_some() => Sizes::Number(numbered.unwrap_or_default()),
         (None, None, None, None, None, None) => Sizes::Fixed(100),
         (Some(bytes), None, None, None, None, None) => Sizes::Fixed(bytes),
         (None, Some(from), Some(to), None, None, None) if from <= to => Sizes::Between(from, to),
@@ -149,12 +191,17 @@ fn sizes(root: &Section<'_, '_>) -> Read<(Sizes, bool)> {
         }
         _ => {
             let forms = "bytes = 100, or from = 10 and to = 200, or mean = 100 and max = 1000, \
-                         or weights = { \"100\" = 9, \"1000\" = 1 }";
+                         or weights = { \"100\" = 9, \"1000\" = 1 }, or number = 1000";
             return Err(section.error(format!("expected {forms}")));
         }
     };
+    let latest = section.flag("latest")?.unwrap_or(false);
+    if latest && !(verifies && sizes.name_writes()) {
+        let needs = "needs values that are verified and name their writes: 16 bytes and more";
+        return Err(section.error_at("latest", needs));
+    }
     section.finish()?;
-    Ok((sizes, verifies))
+    Ok((sizes, verifies, latest))
 }
 
 /// What is read of `/metrics`; by default messages between nodes of Carillon.
@@ -291,11 +338,14 @@ fn actions(root: &Section<'_, '_>) -> Read<Vec<(String, Action)>> {
             return Err(op.error("this name has its meaning already"));
         }
         let times = Duration::from_micros(1)..=Duration::from_secs(3_600);
-        let action = match (op.texts("command")?, op.time("sleep", times)?) {
-            (Some(words), None) if !words.is_empty() => Action::Command(words),
-            (None, Some(time)) => Action::Sleep(time),
+        let transfer = op.word("transfer", &TransferMethod::ALL)?;
+        let action = match (op.texts("command")?, op.time("sleep", times)?, transfer) {
+            (Some(words), None, None) if !words.is_empty() => Action::Command(words),
+            (None, Some(time), None) => Action::Sleep(time),
+            (None, None, Some(method)) => Action::Transfer(method),
             _ => {
-                let forms = "command = [\"INCR\", \"{key}\"], or sleep = \"5ms\"";
+                let forms = "command = [\"INCR\", \"{key}\"], or sleep = \"5ms\", \
+                             or transfer = \"one-shot\"";
                 return Err(op.error(format!("expected {forms}")));
             }
         };

@@ -10,7 +10,7 @@ macro_rules! scenarios {
 }
 
 /// Name and text of each, in the order in which they are listed.
-pub const ALL: [(&str, &str); 25] = scenarios![
+pub const ALL: [(&str, &str); 36] = scenarios![
     "instrument-memory",
     "instrument-null",
     "instrument-depth",
@@ -19,6 +19,15 @@ pub const ALL: [(&str, &str); 25] = scenarios![
     "carillon",
     "elasticity",
     "rearrange",
+    "rearrange-join",
+    "rearrange-drain",
+    "rearrange-swap",
+    "rearrange-lose",
+    "rearrange-leave",
+    "rearrange-domain",
+    "rearrange-dark",
+    "rearrange-part",
+    "rearrange-isolate",
     "http",
     "redis",
     "ramp",
@@ -31,6 +40,8 @@ pub const ALL: [(&str, &str); 25] = scenarios![
     "cluster",
     "cluster-etcd",
     "redis-synced",
+    "transfers",
+    "transfers-etcd",
     "failover",
     "mixed-pipelines",
     "lua-scripts",

@@ -59,7 +59,12 @@ pub enum Deed {
     /// SIGCONT.
     Resume,
     /// Takes a node off the network; or apart from these nodes only.
-    Cut(Vec<usize>),
+    Cut {
+        /// From which nodes; from all and everybody if none is named.
+        from: Vec<usize>,
+        /// Whether only what those send is lost.
+        is_one_way: bool,
+    },
     /// Undoes cuts and delays of all nodes.
     Heal,
     /// Packets of a node leave so much later.
@@ -151,7 +156,7 @@ fn mistake(acts: &[Act], nodes: &[NodeSpec]) -> Option<String> {
         let needs = match act.deed {
             Deed::Start => false,
             Deed::Stop | Deed::Kill | Deed::Pause | Deed::Resume => true,
-            Deed::Cut(_) | Deed::Heal | Deed::Delay(_) | Deed::Run { .. } => continue,
+            Deed::Cut { .. } | Deed::Heal | Deed::Delay(_) | Deed::Run { .. } => continue,
         };
         if runs[node] != needs {
             let name = &nodes[node].name;
@@ -183,9 +188,10 @@ fn name_of(verb: &str, deed: &Deed, node: Option<usize>, nodes: &[NodeSpec]) -> 
                 false => words.join(" "),
             }
         }
-        (Deed::Cut(from), Some(node)) if !from.is_empty() => {
+        (Deed::Cut { from, is_one_way }, Some(node)) if !from.is_empty() => {
             let from: Vec<&str> = from.iter().map(|other| name(*other)).collect();
-            format!("cut {} from {}", name(node), from.join(", "))
+            let way = if *is_one_way { ", one way" } else { "" };
+            format!("cut {} from {}{way}", name(node), from.join(", "))
         }
         (_, Some(node)) => format!("{verb} {}", name(node)),
         _ => verb.to_owned(),
@@ -278,6 +284,7 @@ fn deed(
     let must_succeed = section.flag("must_succeed")?;
     let delay = section.time("delay", Duration::from_micros(1)..=Duration::from_secs(60))?;
     let from = section.texts("from")?;
+    let one_way = section.flag("one_way")?.unwrap_or(false);
     let only = |key: &str, of: &str| match section.has(key) && verb != of {
         true => Err(section.error_at(key, format!("only `do = \"{of}\"` has this key"))),
         false => Ok(()),
@@ -287,6 +294,10 @@ fn deed(
     }
     only("delay", "delay")?;
     only("from", "cut")?;
+    only("one_way", "cut")?;
+    if one_way && from.as_ref().is_none_or(Vec::is_empty) {
+        return Err(section.error_at("one_way", "needs from: what these nodes send is lost"));
+    }
     if matches!(verb, "cut" | "heal" | "delay") && network == Network::Host {
         let needs = "needs a network of its own: [network] namespaces = true";
         return Err(section.error_at("do", needs));
@@ -301,7 +312,7 @@ fn deed(
         "cut" => {
             let names = from.unwrap_or_default();
             let from = names.iter().map(|name| number(section, "from", name, nodes));
-            Deed::Cut(from.collect::<Read<_>>()?)
+            Deed::Cut { from: from.collect::<Read<_>>()?, is_one_way: one_way }
         }
         "delay" => match delay {
             Some(delay) => Deed::Delay(delay),

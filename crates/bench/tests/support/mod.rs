@@ -1,4 +1,6 @@
-//! What the tests of timelines and agents share.
+//! What tests of the instrument share: scenarios, runs, and what is read of results.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +19,17 @@ pub fn plan(text: &str) -> Plan {
 }
 
 pub fn options(dir: &Path) -> Options {
-    Options { out: dir.to_owned(), command: "test".to_owned(), ..Options::default() }
+    Options {
+        out: dir.to_owned(),
+        command: "test".to_owned(),
+        version: "0".to_owned(),
+        ..Options::default()
+    }
+}
+
+/// Runs a scenario whose results go to a directory.
+pub fn run_in(dir: &Path, text: &str) -> Result<Results, RunError> {
+    run::run(&plan(text), &options(dir), &mut Local::default(), &mut |_| {})
 }
 
 /// Runs a scenario in a directory of its own, which goes with the first value.
@@ -25,7 +37,7 @@ pub fn run_here(text: &str) -> (Directory, Result<Results, RunError>) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let dir = Directory::new(&format!("support-{number}")).unwrap();
-    let ran = run::run(&plan(text), &options(dir.path()), &mut Local::default(), &mut |_| {});
+    let ran = run_in(dir.path(), text);
     (dir, ran)
 }
 
@@ -33,6 +45,19 @@ pub fn run_here(text: &str) -> (Directory, Result<Results, RunError>) {
 pub fn phase<'a>(results: &'a Results, name: &str) -> &'a PhaseResult {
     let phase = results.runs[0].phases.iter().find(|phase| phase.name == name);
     phase.unwrap_or_else(|| panic!("no phase {name}"))
+}
+
+/// The kinds of failures of a phase.
+pub fn kinds(phase: &PhaseResult) -> Vec<&String> {
+    phase.data.entries.iter().flat_map(|entry| entry.failures.keys()).collect()
+}
+
+/// One redis-server; the rest goes on with its target.
+pub fn redis(rest: &str) -> String {
+    format!(
+        "[target]\ndriver = \"resp\"\ncommand = [\"redis-server\", \"--port\", \"{{port}}\", \
+         \"--bind\", \"127.0.0.1\", \"--dir\", \"{{dir}}\", \"--save\", \"\"]\n{rest}"
+    )
 }
 
 /// redis-servers by name, and the rest of a scenario.

@@ -120,14 +120,16 @@ pub struct CompareArgs {
 /// `carillon bench papers`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Starts nodes of this program on this machine, one cluster after the other, and loads them: forty
-minutes for all documents, about two with --quick. Pages and charts of a document are replaced
-when it is done. docs/papers has those that were made last.
+Starts nodes of this program on this machine, or on those of --agents, one cluster after the other,
+and loads them: forty minutes for all documents, about two with --quick. Pages and charts of a
+document are replaced when it is done. docs/papers has those that were made last. Nodes on hosts of
+agents ask nobody for a password while they run.
 
 Examples:
   carillon bench papers                            all, into docs/papers
   carillon bench papers --only 000 --out /tmp/papers
-  carillon bench papers --quick --out /tmp/papers  shows that it works, and little more")]
+  carillon bench papers --quick --out /tmp/papers  shows that it works, and little more
+  carillon bench papers --agents 10.0.0.8:7700,10.0.0.9:7700 --secret-file secret")]
 pub struct PapersArgs {
     /// One document: 000, 001, 002 or 004.
     #[arg(long, value_name = "DOCUMENT")]
@@ -138,6 +140,12 @@ pub struct PapersArgs {
     /// Where pages go.
     #[arg(long, value_name = "DIR", default_value = "docs/papers")]
     pub out: PathBuf,
+    /// Agents whose hosts run the nodes, in turn, and make the loads: HOST:PORT,HOST:PORT.
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',', requires = "secret_file")]
+    pub agents: Vec<String>,
+    /// A file with the secret that the agents know.
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
 }
 
 /// `carillon bench agent`

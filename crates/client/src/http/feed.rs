@@ -56,6 +56,9 @@ pub struct FeedOptions {
     pub snapshot: bool,
     /// With the values before.
     pub before: bool,
+    /// Of what changed between `since` and now, only the newest change of each key; the same when
+    /// it goes on at another node.
+    pub compact: bool,
     /// How long to look for a node that serves the feed.
     pub no_node_timeout: Duration,
 }
@@ -71,6 +74,7 @@ impl Default for FeedOptions {
             since: None,
             snapshot: false,
             before: false,
+            compact: false,
             no_node_timeout: NO_NODE_TIMEOUT,
         }
     }
@@ -209,8 +213,9 @@ impl Feed {
     }
 
     fn path(&self) -> String {
-        let FeedOptions { keyspace, prefix, key, from, to, since, snapshot, before, .. } =
-            &self.options;
+        let FeedOptions {
+            keyspace, prefix, key, from, to, since, snapshot, before, compact, ..
+        } = &self.options;
         let mut path = format!("/v1/feed?keyspace={}", encode(keyspace.as_bytes()));
         for (name, bytes) in [("prefix", prefix), ("key", key), ("from", from), ("to", to)] {
             if let Some(bytes) = bytes {
@@ -226,6 +231,9 @@ impl Feed {
         }
         if *before {
             path += "&before=true";
+        }
+        if *compact {
+            path += "&compact=true";
         }
         path
     }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use keyspace::{Catalogue, KeyspaceId, NodeId, ShardId, Timestamp};
+use keyspace::{Catalogue, KeyspaceId, NodeId, ShardId};
 use overlay::KnownShard;
 use replication::Message;
 
 use super::{Gossip, Loads, MemberVersions, Request};
 use crate::executor::{Answer, HandoverRequest, MergeHandover, PendingRequestsHandover};
-use crate::replica::ReplicaStart;
 use crate::replica::catalogue::Change;
+use crate::replica::{ReplicaStart, SafePoint};
 use crate::reshape::merge::MergeMessage;
 use crate::reshape::reroute::ReroutedCommand;
 
@@ -22,7 +22,7 @@ pub enum Input {
     /// those that the replica had applied before.)
     CatalogueReplaced(Arc<Catalogue>),
     /// A keyspace's safe point has risen.
-    SafePoint(KeyspaceId, Timestamp),
+    SafePoint(KeyspaceId, SafePoint),
     /// An answer to be given when all inputs before it have had their effect; or the answer to a
     /// question of control.
     Answer(Answer),

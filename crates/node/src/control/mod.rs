@@ -235,7 +235,7 @@ impl Control {
         match input {
             Input::Catalogue(change) => self.follow(change, executors),
             Input::CatalogueReplaced(catalogue) => self.jump(&catalogue, executors),
-            Input::SafePoint(keyspace, to) => self.raise_safe_points(keyspace, to),
+            Input::SafePoint(keyspace, to) => self.raise_safe_points(keyspace, &to),
             Input::Answer(answer) => self.answered(answer, executors),
             Input::DescriptorsLearned(known) => self.learn(known, executors),
             Input::LookupMessage { from, message } => self.table_message(from, message, executors),

@@ -3,15 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use keyspace::{
-    Arc as RingArc, Catalogue, Keyspace, KeyspaceId, KeyspaceOptions, NodeId, ShardId, Timestamp,
-};
+use keyspace::{Arc as RingArc, Catalogue, Keyspace, KeyspaceId, KeyspaceOptions, NodeId, ShardId};
 use parking_lot::RwLock;
 
 use super::{Control, Effect, Executors};
 use crate::executor::Input;
-use crate::replica::ReplicaStart;
 use crate::replica::catalogue::Change;
+use crate::replica::{ReplicaStart, SafePoint};
 use crate::reshape::bootstrap;
 use crate::routing::route::{self, ArcClaim, Route, View};
 
@@ -306,10 +304,10 @@ impl Control {
     }
 
     /// Has all shards of a keyspace follow its safe point.
-    pub(super) fn raise_safe_points(&mut self, keyspace: KeyspaceId, to: Timestamp) {
+    pub(super) fn raise_safe_points(&mut self, keyspace: KeyspaceId, to: &SafePoint) {
         let shards = self.routes.by_id(keyspace).map(|route| route.shards().to_vec());
         for shard in shards.unwrap_or_default() {
-            self.submit(shard, Input::RaiseShard { shard, to });
+            self.submit(shard, Input::RaiseShard { shard, to: to.clone() });
         }
     }
 

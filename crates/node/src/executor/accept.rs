@@ -82,7 +82,7 @@ impl ShardExecutor {
             Input::CatalogueCached { index } => self.catalogue_cached(index),
             Input::RaiseKeyspace(raise) => self.raise(raise),
             Input::RaiseShard { shard, to } => {
-                self.tell(shard, |shard, _, clock| shard.follow_safe_point(to, clock));
+                self.tell(shard, |shard, _, clock| shard.follow_safe_point(&to, clock));
             }
             Input::Create(start) => self.create(start),
             Input::Absorbed { shard, left } => self.note_absorbed(shard, left),

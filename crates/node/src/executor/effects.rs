@@ -2,7 +2,7 @@
 
 #[cfg(doc)]
 use super::Input;
-use keyspace::{KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{KeyspaceId, NodeId, ReplicaId, ShardId};
 use overlay::KnownShard;
 use replication::{Message, RejectedMessage};
 use storage::log::Group as Records;
@@ -13,7 +13,7 @@ use crate::event::EventKind;
 use crate::replica::catalogue::Change;
 use crate::replica::digest::Digesting;
 use crate::replica::state::Outcome;
-use crate::replica::{ReplicaComparison, ReplicaEndReason, ReplicaStart};
+use crate::replica::{ReplicaComparison, ReplicaEndReason, ReplicaStart, SafePoint};
 use crate::reshape::merge::MergeMessage;
 use crate::reshape::reroute::ReroutedCommand;
 use crate::rpc::message::RpcMessage;
@@ -57,7 +57,7 @@ pub struct Effects {
     /// The catalogue has changed, in this order.
     pub changes: Vec<Change>,
     /// Keyspaces whose safe point has risen: every shard of them gets [`Input::RaiseShard`].
-    pub safe_points: Vec<(KeyspaceId, Timestamp)>,
+    pub safe_points: Vec<(KeyspaceId, SafePoint)>,
     /// To be stepped beside the executor; then [`Input::DigestDone`].
     ///
     /// [`Input::DigestDone`]: super::Input::DigestDone

@@ -15,7 +15,7 @@ use storage::log::Lsn;
 use super::Origin;
 use crate::replica::entry::{Batch, Waiter};
 use crate::replica::state::ShardState;
-use crate::replica::{InheritedSession, ReplicaStart, SafePointRequest};
+use crate::replica::{InheritedSession, ReplicaStart, SafePoint, SafePointRequest};
 use crate::reshape::merge;
 use crate::reshape::split::Split;
 use crate::routing::fetch::FetchRequest;
@@ -107,7 +107,7 @@ pub enum Input {
         /// The shard.
         shard: ShardId,
         /// To at least this.
-        to: Timestamp,
+        to: SafePoint,
     },
     /// Begin a new shard with this first state. It is in the log before it serves; so is what the
     /// right half of a shard begins with ([`crate::reshape::split`]).

@@ -7,11 +7,16 @@
 //! ```
 //! A single key needs no log: its versions are at hand.
 //!
+//! **Compaction.** Who wants only the newest change of each key, of those at or below a time, names
+//! that time. A leader leaves out each change behind which it has another by then. It knows when
+//! all is resolved up to that time, and answers nothing before.
+//!
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | bytes of one answer | [`CHANGES_BYTES_MAX`], and the rest of a commit | asked again |
 //! | keys that one piece of a walk looks at | [`WALK_KEYS`] | asked again |
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use keyspace::Timestamp;
@@ -101,6 +106,8 @@ pub struct ChangesWanted {
     pub above: Timestamp,
     /// Whether the values before are wanted.
     pub with_before: bool,
+    /// Of the changes of a key at or below this time, only the newest is wanted; zero: all are.
+    pub compact_to: Timestamp,
     /// How.
     pub how: How,
 }
@@ -235,7 +242,7 @@ impl ChangesWanted {
         let How::Live { until, .. } = self.how else { return true };
         let Some(engine) = state.engine() else { return true };
         let below = state.locks.below();
-        if below <= self.above {
+        if below <= self.above || below < self.compact_to {
             return false;
         }
         if until > Timestamp::ZERO && below >= until {
@@ -262,6 +269,10 @@ impl ChangesWanted {
         let resolved = settled.min(state.locks.below());
         let now = WalkEpoch { term, replacements: state.replacements() };
         let found = match (&self.how, &self.keys) {
+            // What the newest change of a key is by then nobody knows yet.
+            _ if resolved < self.compact_to => {
+                FoundChanges::Live { changes: Vec::new(), resolved: self.above }
+            }
             (How::Walk { upto, cursor, epoch }, _) if *epoch == now => {
                 self.piece(engine, *upto, cursor)
             }
@@ -310,6 +321,7 @@ impl ChangesWanted {
         resolved: Timestamp,
     ) -> FoundChanges {
         let (mut changes, mut bytes) = (Vec::<HeldKeyChange>::new(), 0);
+        let mut newest = BTreeMap::new();
         for (at, key) in times {
             if bytes > CHANGES_BYTES_MAX
                 && let Some(last) = changes.last().map(|last| last.at).filter(|last| *last < at)
@@ -321,6 +333,12 @@ impl ChangesWanted {
             let same = changes.iter().rev().take_while(|change| change.at == at);
             if !self.keys.has(key) || same.clone().any(|change| is_double(&change)) {
                 continue;
+            }
+            if at <= self.compact_to {
+                let newest = newest.entry(key).or_insert_with(|| self.newest(engine, key));
+                if at < *newest {
+                    continue;
+                }
             }
             if let Some(change) = self.change(engine, key, at) {
                 bytes += change.bytes();
@@ -340,18 +358,39 @@ impl ChangesWanted {
         const STEP_KEYS: usize = 64;
         let (mut changes, mut bytes, mut next) = (Vec::new(), 0, Some(cursor.clone()));
         let mut left = WALK_KEYS / STEP_KEYS;
+        // Of the key that was looked at last: its times come in a row.
+        let mut newest: Option<(Vec<u8>, Timestamp)> = None;
         while let Some(from) = next.as_ref().filter(|_| left > 0 && bytes <= CHANGES_BYTES_MAX) {
             left -= 1;
             next = engine.changes(from, self.above, upto, STEP_KEYS, &mut |key, at| {
-                if self.keys.has(key)
-                    && let Some(change) = self.change(engine, key, at)
-                {
+                if !self.keys.has(key) {
+                    return;
+                }
+                if at <= self.compact_to {
+                    let known = newest.take().filter(|(of, _)| of == key);
+                    let known = known.unwrap_or_else(|| (key.into(), self.newest(engine, key)));
+                    let is_newest = known.1 <= at;
+                    newest = Some(known);
+                    if !is_newest {
+                        return;
+                    }
+                }
+                if let Some(change) = self.change(engine, key, at) {
                     bytes += change.bytes();
                     changes.push(change);
                 }
             });
         }
         FoundChanges::Piece { changes, next }
+    }
+
+    /// When a key changed last at or below the time to which changes are compacted.
+    fn newest(&self, engine: &MemoryEngine, key: &[u8]) -> Timestamp {
+        let (key, mut times) = (engine.hasher().key(key), Vec::new());
+        engine.changes_of(&key, self.above, self.compact_to, &mut |at| times.push(at));
+        times.sort_unstable();
+        let changed = times.into_iter().rev().find(|at| engine.change_at(&key, *at).is_some());
+        changed.unwrap_or_default()
     }
 
     fn change(&self, engine: &MemoryEngine, key: &[u8], at: Timestamp) -> Option<HeldKeyChange> {

@@ -8,8 +8,12 @@ use super::changes::{
     ChangesWanted, FoundChanges, HeldKeyChange, How, KeyFilter, WalkEpoch, WhatChanged,
 };
 use crate::routing::fetch::codec::{
-    put_all, put_bound, put_ends, put_maybe, read_all, read_bound, read_ends, read_flag, read_maybe,
+    put_all, put_bound, put_ends, put_maybe, read_all, read_bound, read_ends, read_maybe,
 };
+
+/// Flags: with the values before; a time follows to which changes are compacted.
+const WITH_BEFORE: u8 = 1;
+const COMPACTS: u8 = 2;
 
 impl ChangesWanted {
     /// Appends its bytes.
@@ -28,7 +32,11 @@ impl ChangesWanted {
             }
         }
         put_time(self.above, out);
-        out.push(u8::from(self.with_before));
+        let compacts = self.compact_to > Timestamp::ZERO;
+        out.push(u8::from(self.with_before) * WITH_BEFORE + u8::from(compacts) * COMPACTS);
+        if compacts {
+            put_time(self.compact_to, out);
+        }
         match &self.how {
             How::Live { until, wait_ms } => {
                 out.push(0);
@@ -49,16 +57,31 @@ impl ChangesWanted {
     /// # Errors
     /// [`DecodeError`] if it is something else.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let ends = read_ends(reader)?;
+        let keys = match reader.u8()? {
+            0 => KeyFilter::All,
+            1 => KeyFilter::One(reader.bytes()?.into()),
+            2 => KeyFilter::Range(read_bound(reader)?, read_bound(reader)?),
+            found => return Err(DecodeError::Tag { what: "keys of a feed", found }),
+        };
+        let above = read_time(reader)?;
+        let flags = match reader.u8()? {
+            flags if flags <= WITH_BEFORE | COMPACTS => flags,
+            found => return Err(DecodeError::Tag { what: "flags of a feed", found }),
+        };
+        let compact_to = match flags & COMPACTS {
+            0 => Timestamp::ZERO,
+            _ => read_time(reader)?,
+        };
+        if flags & COMPACTS > 0 && compact_to == Timestamp::ZERO {
+            return Err(DecodeError::Field { what: "compaction of a feed: to no time" });
+        }
         Ok(Self {
-            ends: read_ends(reader)?,
-            keys: match reader.u8()? {
-                0 => KeyFilter::All,
-                1 => KeyFilter::One(reader.bytes()?.into()),
-                2 => KeyFilter::Range(read_bound(reader)?, read_bound(reader)?),
-                found => return Err(DecodeError::Tag { what: "keys of a feed", found }),
-            },
-            above: read_time(reader)?,
-            with_before: read_flag(reader)?,
+            ends,
+            keys,
+            above,
+            with_before: flags & WITH_BEFORE > 0,
+            compact_to,
             how: match reader.u8()? {
                 0 => How::Live { until: read_time(reader)?, wait_ms: reader.varint()? },
                 1 => How::Walk {
@@ -197,10 +220,12 @@ mod tests {
             KeyFilter::One(key("one")),
             KeyFilter::Range(Bound::Included(key("a")), Bound::Excluded(key("b"))),
         ];
-        for (how, keys) in hows.iter().flat_map(|how| filters.iter().map(move |f| (how, f))) {
+        let all = hows.iter().flat_map(|how| filters.iter().map(move |f| (how, f)));
+        for (number, (how, keys)) in all.enumerate() {
             let ends = Arc::whole(KeyspaceId(1)).ends();
             let (how, keys) = (how.clone(), keys.clone());
-            let want = ChangesWanted { ends, keys, above: at(5), with_before: true, how };
+            let (with_before, compact_to) = (number % 2 == 0, at(number as u64 % 3));
+            let want = ChangesWanted { ends, keys, above: at(5), with_before, compact_to, how };
             let want = FetchRequest::Changes(Box::new(want));
             let mut bytes = Vec::new();
             want.encode(&mut bytes);

@@ -151,7 +151,8 @@ mod tests {
     fn wanted(above: u64, keys: KeyFilter) -> ChangesWanted {
         let ends = Arc::whole(KeyspaceId(1)).ends();
         let how = How::Live { until: Timestamp::ZERO, wait_ms: 0 };
-        ChangesWanted { ends, keys, above: at(above), with_before: false, how }
+        let compact_to = Timestamp::ZERO;
+        ChangesWanted { ends, keys, above: at(above), with_before: false, compact_to, how }
     }
 
     fn told(found: FetchResult) -> (Vec<String>, Timestamp) {
@@ -216,6 +217,46 @@ mod tests {
         assert!(!log.goes_back_to(at(1), &state) && log.goes_back_to(state.last, &state));
         state.cuts += 1;
         assert!(!log.goes_back_to(state.last, &state), "it was split");
+    }
+
+    /// In the log, of one key, and in the store.
+    #[test]
+    fn compaction_tells_the_newest_change_of_each_key_up_to_its_time() {
+        let mut state = shard();
+        let mut log = ChangeLog::new(&state, 0);
+        for (key, ends, millis) in [(b"a", 0, 10), (b"b", 40, 20), (b"a", 0, 30), (b"c", 0, 35)] {
+            put(&mut state, &mut log, key, ends, millis);
+        }
+        put(&mut state, &mut log, b"a", 0, 50);
+        put(&mut state, &mut log, b"a", 0, 60);
+        let ask = |log: &ChangeLog, keys, how: Option<How>, settled| {
+            let mut wanted = wanted(5, keys);
+            wanted.compact_to = at(50);
+            wanted.how = how.unwrap_or(wanted.how);
+            wanted.answer(&state, log, at(settled), 1)
+        };
+        let all = ["35 c put", "40 b expired", "50 a put", "60 a put"];
+        assert_eq!(told(ask(&log, KeyFilter::All, None, 70)).0, all);
+        assert_eq!(told(ask(&log, KeyFilter::One(b"a"[..].into()), None, 70)).0, all[2..]);
+        // Which is the newest is not known before all is resolved up to there.
+        assert_eq!(told(ask(&log, KeyFilter::All, None, 49)), (Vec::new(), at(5)));
+        let log = ChangeLog::new(&state, 0);
+        let not_kept = ask(&log, KeyFilter::All, None, 70);
+        let FetchResult::Changes(FoundChanges::NotKept { upto, epoch }) = not_kept else {
+            panic!("{not_kept:?}")
+        };
+        // A walk that has found too much goes on for its first commits only.
+        for (upto, wanted) in [(upto, &all[..]), (at(45), &all[..2])] {
+            let walk = How::Walk { upto, cursor: Default::default(), epoch };
+            let piece = ask(&log, KeyFilter::All, Some(walk), 70);
+            let FetchResult::Changes(FoundChanges::Piece { mut changes, next: None }) = piece
+            else {
+                panic!("{piece:?}")
+            };
+            changes.sort_by_key(|change| change.at);
+            let found = FoundChanges::Live { changes, resolved: upto };
+            assert_eq!(told(FetchResult::Changes(found)).0, wanted);
+        }
     }
 
     #[test]

@@ -191,6 +191,8 @@ impl Changes {
 pub struct FeedMerge {
     keys: KeyFilter,
     with_before: bool,
+    /// Of what changed at or below this time, only the newest change of each key is told.
+    compact_to: Timestamp,
     parts: Vec<Part>,
     buffer: Changes,
     taken: Timestamp,
@@ -205,6 +207,7 @@ impl FeedMerge {
         Self {
             keys,
             with_before,
+            compact_to: Timestamp::ZERO,
             parts: Vec::new(),
             buffer: Changes::default(),
             taken: position,
@@ -212,6 +215,12 @@ impl FeedMerge {
             end: None,
             planted: None,
         }
+    }
+
+    /// Has it tell only the newest change of each key of those at or below a time, as they stand
+    /// there: at their times, in order. Of an older commit so only some changes are told, or none.
+    pub fn compact_to(&mut self, at: Timestamp) {
+        self.compact_to = at;
     }
 
     /// Plants a fault.
@@ -317,6 +326,10 @@ impl FeedMerge {
                 keys: self.keys.clone(),
                 above: part.position,
                 with_before: self.with_before,
+                compact_to: match part.position < self.compact_to {
+                    true => self.compact_to,
+                    false => Timestamp::ZERO,
+                },
                 how,
             };
             let want = FetchRequest::Changes(Box::new(want));

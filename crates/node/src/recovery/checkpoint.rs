@@ -79,8 +79,8 @@ impl Checkpoint {
             Content::Keys(engine) => {
                 // Nothing that this checkpoint promises to be readable may go meanwhile.
                 pinned = engine.safe_point();
-                engine.pin(pinned);
-                Rest::Keys(DumpCursor::default())
+                engine.hold(pinned);
+                Rest::Keys(DumpCursor::with_pins(engine.pins()))
             }
             Content::System(system) => {
                 let mut block = Vec::new();
@@ -181,7 +181,7 @@ impl Drop for Checkpoint {
         if state.replacements() == self.replacements
             && let Some(engine) = state.engine_mut()
         {
-            engine.unpin(self.pinned);
+            engine.release(self.pinned);
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::replica::entry::{Header, Kind, UnknownEntry};
 use crate::replica::members::{self, Roster};
 use crate::replica::record;
 use crate::replica::state::{Content, Outcome, ShardState};
-use crate::replica::{ReplicaStart, RightHalfStart};
+use crate::replica::{ReplicaStart, RightHalfStart, SafePoint};
 use crate::reshape::merge::{Absorb, MergeStatus};
 use crate::reshape::split::Half;
 use crate::routing::session::Sessions;
@@ -220,14 +220,21 @@ impl RecoveringReplica {
         let hard_state =
             HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? };
         let safe_point = Timestamp(reader.u64()?);
-        if let Some(engine) = state.engine_mut() {
-            engine.raise_safe_point(safe_point);
-        }
         let replica = ReplicaId(reader.u64()?);
         state.members = members::decode(&mut reader)?;
         state.roster = Roster::decode(&mut reader)?;
+        let pins = match reader.rest().first() {
+            Some(&PINS) => {
+                reader.u8()?;
+                SafePoint::decode_pins(&mut reader)?
+            }
+            _ => Box::default(),
+        };
         state.merging = MergeStatus::decode(&mut reader)?;
         reader.end()?;
+        if let Some(engine) = state.engine_mut() {
+            engine.raise(safe_point, &pins);
+        }
         let sessions_due = state.engine().is_some();
         Ok(Self { sessions_due, ..Self::of(shard, replica, state, hard_state) })
     }
@@ -427,6 +434,9 @@ impl RecoveringReplica {
     }
 }
 
+/// In the head of a checkpoint: pins follow. Tags of [`MergeStatus`] are below.
+const PINS: u8 = 4;
+
 /// The head of a checkpoint of `state`: all of it but keys, versions and catalogue.
 pub(crate) fn encode_meta(
     state: &ShardState,
@@ -451,6 +461,11 @@ pub(crate) fn encode_meta(
     out.extend_from_slice(&replica.0.to_le_bytes());
     members::encode(&state.members, &mut out);
     state.roster.encode(&mut out);
+    let pins = state.engine().map_or(&[][..], |engine| engine.pins());
+    if !pins.is_empty() {
+        out.push(PINS);
+        SafePoint { at: safe_point, pins: pins.into() }.encode_pins(&mut out);
+    }
     state.merging.encode(&mut out);
     out
 }

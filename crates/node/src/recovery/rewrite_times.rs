@@ -194,7 +194,7 @@ fn write_values<S: RetimedSink>(
     sink: &mut S,
 ) -> Result<u64, S::Error> {
     let values = engine.len(newest);
-    engine.pin(newest);
+    engine.hold(newest);
     let (mut cursor, mut piece, mut block) = (DumpCursor::default(), Vec::new(), Vec::new());
     let mut more = true;
     while more {

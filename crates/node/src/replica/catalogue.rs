@@ -10,6 +10,8 @@ use keyspace::{
     Lease, LeaseOp, Leases, Libraries, NodeId, ShardId, Subject, Timestamp,
 };
 
+use super::SafePoint;
+
 /// What the system shard holds.
 #[derive(Clone, Debug, Default)]
 pub struct System {
@@ -154,18 +156,18 @@ impl System {
     }
 
     /// Raises a keyspace's safe point to at least `to`, in an entry of time `at`; returns the
-    /// current one. It never passes a lease that lives then (SAFETY G14).
+    /// current one. It never passes a hold that lives then (SAFETY G14).
     pub fn raise_safe_point(
         &mut self,
         keyspace: KeyspaceId,
         to: Timestamp,
         at: Timestamp,
-    ) -> Timestamp {
+    ) -> SafePoint {
         self.leases.end_by(at.millis());
-        let held = self.leases.oldest(keyspace, at.millis()).map(|lease| lease.at);
+        let held = self.leases.oldest_hold(keyspace, at.millis()).map(|lease| lease.at);
         let point = self.safe_points.entry(keyspace).or_default();
         *point = (*point).max(to.min(held.unwrap_or(Timestamp::MAX)));
-        *point
+        SafePoint { at: *point, pins: self.leases.pins(keyspace, *point).into() }
     }
 
     /// Appends its bytes, for a checkpoint: the catalogue, then id and safe point of each keyspace;

@@ -91,8 +91,10 @@ impl Digesting {
                 if low > at {
                     return None;
                 }
-                engine.pin(low);
+                engine.hold(low);
                 rest.extend_from_slice(&low.0.to_le_bytes());
+                let pins = engine.pins().iter();
+                pins.for_each(|pin| rest.extend_from_slice(&pin.0.to_le_bytes()));
             }
             Content::System(system) => system.encode(&mut rest),
         }
@@ -140,7 +142,7 @@ impl Drop for Digesting {
         if state.replacements() == self.replacements
             && let Some(engine) = state.engine_mut()
         {
-            engine.unpin(self.low);
+            engine.release(self.low);
         }
     }
 }

@@ -99,7 +99,7 @@ pub use report::{
 };
 pub(crate) use rpc_handler::counted;
 pub(crate) use safe_points::SYSTEM;
-pub use safe_points::SafePointRequest;
+pub use safe_points::{SafePoint, SafePointRequest};
 use steps::Steps;
 
 /// What a shard begins with: newly made, or recovered from disk.

@@ -463,9 +463,9 @@ pub fn read_at<R>(
 ) -> Result<R, PastReadError> {
     past(route, key, at, |engine| {
         let safe_point = engine.safe_point();
-        match at < safe_point {
-            true => Err(PastReadError::BelowSafePoint { safe_point }),
-            false => Ok(use_it(engine.at(&route.key(key), at))),
+        match engine.is_readable(at) {
+            false => Err(PastReadError::BelowSafePoint { safe_point }),
+            true => Ok(use_it(engine.at(&route.key(key), at))),
         }
     })
 }

@@ -127,7 +127,9 @@ impl Replica {
             RpcMessage::RaiseSafePoint(raise) => {
                 self.raise(Some(from), raise, clock, is_full, effects)
             }
-            RpcMessage::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
+            RpcMessage::SafePoint { keyspace, point } => {
+                effects.safe_points.push((keyspace, point));
+            }
             // The executor has taken it.
             RpcMessage::Tracking { .. } => {}
             RpcMessage::Merge { word, .. } => self.handle_merge_message(word, now, clock, effects),

@@ -11,11 +11,18 @@
 //! Only the system shard has the record of a keyspace. Nodes learn applied values only, and these
 //! stay true. All messages may be lost: a node that sees a shard lag asks again.
 //!
+//! With a safe point go the *pins* below it (G21): the times that leases keep readable. They are
+//! those of the same moment of the record. So any order of messages is good: of two safe points the
+//! higher one's pins count, and at one safe point pins can only end.
+//!
 //! Invariants:
 //! 1. A shard's safe point is never above its keyspace's.
 //! 2. Each leader logs a rise once, however many nodes ask for it, and however often.
+//! 3. A pin of the record that lies below a shard's safe point is a pin of the shard.
 
 use hlc::{Clock, safe_point};
+use keyspace::codec::{DecodeError, Reader, put_varint};
+use keyspace::leases::LEASES_MAX;
 use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
 
 use super::Replica;
@@ -24,6 +31,66 @@ use crate::replica::catalogue::System;
 use crate::replica::entry::{Kind, operation};
 use crate::replica::state::{Content, ShardState};
 use crate::rpc::message::RpcMessage;
+
+/// A safe point, and the times below it that can be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SafePoint {
+    /// All times from this on can be read.
+    pub at: Timestamp,
+    /// So can these, which rise.
+    pub pins: Box<[Timestamp]>,
+}
+
+impl From<Timestamp> for SafePoint {
+    /// One without pins.
+    fn from(at: Timestamp) -> Self {
+        Self { at, pins: Box::default() }
+    }
+}
+
+impl SafePoint {
+    /// Appends the bytes of its pins, of which there are some.
+    pub(crate) fn encode_pins(&self, out: &mut Vec<u8>) {
+        put_varint(self.pins.len() as u64, out);
+        self.pins.iter().for_each(|pin| out.extend_from_slice(&pin.0.to_le_bytes()));
+    }
+
+    /// Reads pins from the front of the reader.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are something else.
+    pub(crate) fn decode_pins(reader: &mut Reader<'_>) -> Result<Box<[Timestamp]>, DecodeError> {
+        let count = reader.varint_max(LEASES_MAX as u64, "count of pins")?;
+        if count == 0 {
+            return Err(DecodeError::Field { what: "pins: none" });
+        }
+        (0..count).map(|_| reader.u64().map(Timestamp)).collect()
+    }
+
+    /// What stands in an entry of a shard: the time, and the pins if there are any.
+    fn encode(&self) -> Vec<u8> {
+        let mut out = self.at.0.to_le_bytes().to_vec();
+        if !self.pins.is_empty() {
+            self.encode_pins(&mut out);
+        }
+        out
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are something else.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let at = Timestamp(reader.u64()?);
+        let pins = match reader.rest().is_empty() {
+            true => Box::default(),
+            false => Self::decode_pins(&mut reader)?,
+        };
+        reader.end()?;
+        Ok(Self { at, pins })
+    }
+}
 
 /// A node's request to raise a keyspace's safe point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +122,10 @@ impl Replica {
         };
         let current = safe_points.get(&keyspace).copied().unwrap_or_default();
         if current > Timestamp::ZERO {
+            let point = SafePoint { at: current, pins: leases.pins(keyspace, current).into() };
             match from {
-                Some(node) => {
-                    effects.rpcs.push((node, RpcMessage::SafePoint { keyspace, at: current }));
-                }
-                None => effects.safe_points.push((keyspace, current)),
+                Some(node) => effects.rpcs.push((node, RpcMessage::SafePoint { keyspace, point })),
+                None => effects.safe_points.push((keyspace, point)),
             }
         }
         if !self.leads() {
@@ -74,13 +140,15 @@ impl Replica {
         self.leading.points_requested.retain(|id, _| catalogue.by_id(*id).is_some());
         let asked = self.leading.points_requested.entry(keyspace).or_default();
         let current = current.max(*asked);
-        let granted =
-            safe_point::granted_safe_point(current, clock.now(), retention_ms, to, is_pressed);
-        // Neither age nor memory passes a lease (SAFETY G14, G21). Apply judges once more: one may
+        let now = clock.now();
+        let granted = safe_point::granted_safe_point(current, now, retention_ms, to, is_pressed);
+        // Neither age nor memory passes a hold (SAFETY G14, G21). Apply judges once more: one may
         // be under way.
-        let held = leases.oldest(keyspace, clock.now().millis()).map(|lease| lease.at);
+        let held = leases.oldest_hold(keyspace, now.millis()).map(|lease| lease.at);
         let to = granted.map(|to| to.min(held.unwrap_or(Timestamp::MAX)));
-        let Some(to) = to.filter(|to| *to > current) else { return };
+        // What ends leases is an entry: without one, pins would stay while nothing rises.
+        let ends_leases = || leases.ends_any_by(now.millis()).then_some(current);
+        let Some(to) = to.filter(|to| *to > current).or_else(ends_leases) else { return };
         *asked = to;
         drop(state);
         let mut body = keyspace.0.to_le_bytes().to_vec();
@@ -90,23 +158,26 @@ impl Replica {
 
     /// A shard's keyspace has this safe point. Only leaders log it; not above what is past here by
     /// the shard's own time: the system shard's leader may be ahead (SAFETY G12, G13).
-    pub(crate) fn follow_safe_point(&mut self, to: Timestamp, clock: &Clock) {
+    pub(crate) fn follow_safe_point(&mut self, to: &SafePoint, clock: &Clock) {
         if !self.leads() {
             return;
         }
-        let (current, below) = {
+        let (current, ends_pins, below) = {
             let state: &ShardState = &self.state.read();
             let Some(engine) = state.engine() else { return };
-            (engine.safe_point(), state.locks.below())
+            let ends_pins = engine.pins().iter().any(|pin| !to.pins.contains(pin));
+            (engine.safe_point(), ends_pins, state.locks.below())
         };
-        let to = to.min(clock.now()).min(below);
+        let at = to.at.min(clock.now()).min(below);
         // An applied one counts as far as it went: a lock that came before it has held it.
         let (asked, index) = self.leading.point_requested;
-        let on_its_way = if index > self.applied { asked } else { Timestamp::ZERO };
-        if to > current.max(on_its_way) {
+        let is_on_its_way = index > self.applied;
+        let on_its_way = if is_on_its_way { asked } else { Timestamp::ZERO };
+        if at > current.max(on_its_way) || (at == current && ends_pins && !is_on_its_way) {
             let next = self.group.last_index() + self.queue.len() as u64 + 1;
-            self.leading.point_requested = (to, next);
-            self.operate(Kind::SafePoint, operation(&to.0.to_le_bytes()), None);
+            self.leading.point_requested = (at, next);
+            let pins = to.pins.iter().copied().filter(|pin| *pin < at).collect();
+            self.operate(Kind::SafePoint, operation(&SafePoint { at, pins }.encode()), None);
         }
     }
 }
@@ -119,7 +190,8 @@ mod tests {
     use std::sync::Arc;
 
     use keyspace::{
-        CatalogueOp, Feature, KeyHasher, Keyspace, KeyspaceOptions, Lease, LeaseOp, Placement,
+        CatalogueOp, Feature, KeyHasher, Keyspace, KeyspaceOptions, Lease, LeaseKind, LeaseOp,
+        Placement,
     };
 
     use super::*;
@@ -190,7 +262,8 @@ mod tests {
                     });
                     quiet = if any { 0 } else { quiet + 1 };
                     for (_, to) in points {
-                        let raise = |shard: &ShardId| Input::RaiseShard { shard: *shard, to };
+                        let raise =
+                            |shard: &ShardId| Input::RaiseShard { shard: *shard, to: to.clone() };
                         shards.iter().map(raise).for_each(|input| executor.accept(input));
                     }
                     for (node, rpc) in rpcs {
@@ -216,8 +289,20 @@ mod tests {
         }
 
         fn open(&mut self, at_ms: u64, ttl_ms: u64) -> Lease {
+            self.open_as(LeaseKind::Hold, at_ms, ttl_ms)
+        }
+
+        fn open_as(&mut self, kind: LeaseKind, at_ms: u64, ttl_ms: u64) -> Lease {
             let (request, keyspaces, at) = (at_ms, vec![self.of.id], Timestamp::from_millis(at_ms));
-            self.lease(LeaseOp::Open { request, keyspaces, at, ttl_ms })
+            self.lease(LeaseOp::Open { request, kind, keyspaces, at, ttl_ms })
+        }
+
+        fn pins_ms(&self) -> Vec<u64> {
+            let view =
+                self.executors[1].1.view(self.of.shards[0]).expect("the shard is on that node");
+            let state = view.read();
+            let pins = state.engine().expect("the shard has keys").pins();
+            pins.iter().map(|pin| pin.millis()).collect()
         }
 
         fn entries(&self) -> u64 {
@@ -284,6 +369,42 @@ mod tests {
         assert_eq!(two.point_ms(), 9_300_000);
     }
 
+    /// SAFETY G21: a pin stops nothing, and stays with the shards below their safe point, until an
+    /// entry of the system shard has ended it; also if nothing rises any more.
+    #[test]
+    fn pins_go_with_the_safe_point_and_end_without_one() {
+        let mut two = Two::new(600_000);
+        let oldest = two.open_as(LeaseKind::Pin, 9_000_000, 1_000_000);
+        two.open_as(LeaseKind::Pin, 9_100_000, 5_000);
+        two.open_as(LeaseKind::Pin, 9_350_000, 1_000_000);
+        assert_eq!(two.ask(9_300_000, false) + two.ask(9_300_000, false), 2);
+        assert_eq!((two.point_ms(), two.pins_ms()), (9_300_000, vec![9_000_000, 9_100_000]));
+        assert_eq!(two.ask(9_300_000, false), 0, "nothing is logged twice");
+        two.lease(LeaseOp::End { id: oldest.id });
+        assert_eq!(two.ask(9_300_000, false), 1, "the shard");
+        assert_eq!((two.point_ms(), two.pins_ms()), (9_300_000, vec![9_100_000]));
+        // The next one ends by itself.
+        two.executors[0].2.observe_millis(10_005_001);
+        assert_eq!(two.ask(9_300_000, false) + two.ask(9_300_000, false), 2, "both");
+        assert_eq!((two.point_ms(), two.pins_ms()), (9_300_000, vec![]));
+        assert_eq!(two.ask(9_400_000, false) + two.ask(9_400_000, false), 2);
+        assert_eq!((two.point_ms(), two.pins_ms()), (9_400_000, vec![9_350_000]));
+    }
+
+    /// Entries from before there were pins have the time alone.
+    #[test]
+    fn safe_points_are_read_as_they_were_written() {
+        let ms = Timestamp::from_millis;
+        for pins in [vec![], vec![ms(3)], vec![ms(3), ms(5)]] {
+            let point = SafePoint { at: ms(9), pins: pins.into() };
+            let bytes = point.encode();
+            assert_eq!(SafePoint::decode(&bytes), Ok(point.clone()));
+            let cut = |len: usize| SafePoint::decode(&bytes[..len]).is_err() || len == 8;
+            assert!((0..bytes.len()).all(cut), "{point:?}");
+        }
+        assert_eq!(SafePoint::decode(&ms(9).0.to_le_bytes()), Ok(ms(9).into()));
+    }
+
     /// The one who raises has read the leases before the lease was there.
     #[test]
     fn rise_under_way_stops_at_lease_that_is_applied_first() {
@@ -299,14 +420,15 @@ mod tests {
         of(&CatalogueOp::Create { name: "k", options }, 2, &mut system).unwrap();
         let keyspace = system.catalogue.get("k").unwrap().id;
         let (request, keyspaces, at) = (1, vec![keyspace], Timestamp::from_millis(100));
-        let open = LeaseOp::Open { request, keyspaces, at, ttl_ms: 1_000 };
+        let kind = LeaseKind::Hold;
+        let open = LeaseOp::Open { request, kind, keyspaces, at, ttl_ms: 1_000 };
         of(&CatalogueOp::Lease(open), 200, &mut system).unwrap();
         let mut bytes = Vec::new();
         system.encode(&mut bytes);
         let mut system = System::decode(&bytes).unwrap();
         let ms = Timestamp::from_millis;
-        assert_eq!(system.raise_safe_point(keyspace, ms(150), ms(201)), ms(100));
-        assert_eq!(system.raise_safe_point(keyspace, ms(150), ms(1_200)), ms(150));
+        assert_eq!(system.raise_safe_point(keyspace, ms(150), ms(201)), ms(100).into());
+        assert_eq!(system.raise_safe_point(keyspace, ms(150), ms(1_200)), ms(150).into());
     }
 
     #[test]

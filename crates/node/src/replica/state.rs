@@ -10,6 +10,7 @@ use replication::Members;
 use smallvec::SmallVec;
 use storage::engine::{Layout, MemoryEngine, Settings};
 
+use crate::replica::SafePoint;
 use crate::replica::catalogue::{self, System};
 use crate::replica::entry::{self, Header, Kind, UnknownEntry};
 use crate::replica::members::{ChangeStep, Roster};
@@ -86,7 +87,7 @@ pub enum Outcome {
     /// The catalogue was asked to change; what it said.
     Catalogue(Result<catalogue::Change, keyspace::CatalogueError>),
     /// A keyspace's safe point has risen: its shards must follow.
-    SafePoint(KeyspaceId, Timestamp),
+    SafePoint(KeyspaceId, SafePoint),
     /// A step of a change of replicas: the group must take it too.
     Members(ChangeStep),
     /// A change of replicas has ended for good.
@@ -293,7 +294,8 @@ impl ShardState {
             }
             (Kind::SafePoint, Content::Keys(engine)) => {
                 // SAFETY G14.
-                engine.raise_safe_point(read_timestamp(body).min(self.locks.below()));
+                let to = SafePoint::decode(body).expect("entries in the log are readable");
+                engine.raise(to.at.min(self.locks.below()), &to.pins);
                 Outcome::Quiet
             }
             (Kind::Catalogue, Content::System(system)) => {

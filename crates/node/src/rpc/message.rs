@@ -25,7 +25,7 @@ use bytes::Bytes;
 use keyspace::{CatalogueError, KeyspaceId, ShardId, Subject, Timestamp};
 use overlay::KnownShard;
 
-use crate::replica::{Count, SYSTEM, SafePointRequest};
+use crate::replica::{Count, SYSTEM, SafePoint, SafePointRequest};
 use crate::reshape::merge::MergeMessage;
 use crate::routing::fetch::{FetchRequest, FetchResult};
 use crate::routing::session::{BATCH_ID_BYTES, BatchId, BatchVerdict};
@@ -146,8 +146,8 @@ pub enum RpcMessage {
     SafePoint {
         /// The keyspace: `varint`.
         keyspace: KeyspaceId,
-        /// Its safe point: u64.
-        at: Timestamp,
+        /// Its safe point: u64. With pins it is 21, and their count `varint` and times u64 follow.
+        point: SafePoint,
     },
     /// 13: how many replicas have a shard's log on disk up to an index; asked of its leader.
     Count {

@@ -15,7 +15,7 @@ use crate::five::SHARD;
 use crate::leader_script::{KEY, Story};
 
 fn raise(story: &mut Story, to: Timestamp) -> Timestamp {
-    story.five.executors[0].accept(Input::RaiseShard { shard: SHARD, to });
+    story.five.executors[0].accept(Input::RaiseShard { shard: SHARD, to: to.into() });
     story.together();
     let view = story.five.executors[0].view(SHARD).expect("a replica");
     view.read().engine().expect("the shard has keys").safe_point()

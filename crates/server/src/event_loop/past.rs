@@ -379,7 +379,7 @@ fn write_error(error: &ApiError, writer: &mut RespWriter<'_>) {
 fn write_safe_points(all: &[SafePointInfo], writer: &mut RespWriter<'_>) {
     writer.array(all.len());
     for one in all {
-        writer.map(8);
+        writer.map(10);
         writer.bulk(b"keyspace");
         writer.bulk(one.keyspace.as_bytes());
         writer.bulk(b"safe-point");
@@ -390,6 +390,7 @@ fn write_safe_points(all: &[SafePointInfo], writer: &mut RespWriter<'_>) {
         writer.bulk(match one.held_by {
             SafePointHold::Retention => b"retention",
             SafePointHold::Snapshot => b"snapshot",
+            SafePointHold::Feed => b"feed",
         });
         writer.bulk(b"snapshot");
         match one.snapshot {
@@ -402,6 +403,19 @@ fn write_safe_points(all: &[SafePointInfo], writer: &mut RespWriter<'_>) {
         writer.int(i64::try_from(one.old_bytes).unwrap_or(i64::MAX));
         writer.bulk(b"held-bytes");
         writer.int(i64::try_from(one.held_bytes).unwrap_or(i64::MAX));
+        writer.bulk(b"pinned-bytes");
+        writer.int(i64::try_from(one.pinned_bytes).unwrap_or(i64::MAX));
+        writer.bulk(b"pinned");
+        writer.array(one.pinned.len());
+        for pin in &one.pinned {
+            writer.map(3);
+            for (word, number) in
+                [("snapshot", pin.snapshot), ("at-ms", pin.at_ms), ("bytes", pin.bytes)]
+            {
+                writer.bulk(word.as_bytes());
+                writer.int(i64::try_from(number).unwrap_or(i64::MAX));
+            }
+        }
     }
 }
 

@@ -32,7 +32,7 @@ const SYSTEM: ShardId = ShardId(0);
 /// How long this node waits before it looks for another lease to end.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// What the safe point of a keyspace would free if no lease held it.
+/// What would go in a keyspace if there were no leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldVersions {
     /// How high it would rise.
@@ -143,6 +143,7 @@ mod tests {
         let lease = |id, at, keyspaces: &[KeyspaceId]| Lease {
             id,
             request: id,
+            kind: keyspace::LeaseKind::Pin,
             keyspaces: keyspaces.to_vec(),
             at: ms(at),
             end_ms: 1_000,

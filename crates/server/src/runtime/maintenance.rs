@@ -248,7 +248,7 @@ fn limit_old_versions(
 ) -> KeyspaceLook {
     let mut is_busy = false;
     let (mut current, mut wanted) = (Timestamp::MAX, None);
-    let mut has_old = false;
+    let (mut has_old, mut has_pinned) = (false, false);
     let (now, retention) = (runtime.clock.last(), route.keyspace.options.retention_ms);
     let aged = safe_point::target(Timestamp::ZERO, now, retention, None);
     let mut held = HeldVersions { aged, bytes: 0 };
@@ -274,9 +274,12 @@ fn limit_old_versions(
         sum.live_bytes += usage.live_bytes;
         sum.old_bytes += usage.old_bytes;
         sum.index_bytes += usage.index_bytes;
-        held.bytes += engine.bytes_freed_at(aged);
+        let pinned_bytes = engine.pinned_bytes();
+        held.bytes += engine.bytes_freed_at(aged) + pinned_bytes;
         current = current.min(engine.safe_point());
-        has_old |= usage.old_bytes > 0
+        // What only pins keep goes when these end, for which nothing has to rise.
+        has_pinned |= pinned_bytes > 0;
+        has_old |= usage.old_bytes > pinned_bytes
             || engine.next_expiry_millis().is_some_and(|e| e <= runtime.clock.millis());
         if reason.is_short_of_memory && !more {
             wanted = wanted.max(engine.point_to_free(usage.old_bytes / 2));
@@ -285,8 +288,9 @@ fn limit_old_versions(
     let target = safe_point::target(current, now, retention, wanted);
     let is_short_of_memory = wanted.is_some() && target > current;
     let due = target.millis() >= current.millis() + safe_point::step_millis(retention);
-    let rises = due || is_short_of_memory;
-    if has_old && (rises || reason.asks) && !runtime.log.facts().full {
+    let rises = has_old && (due || is_short_of_memory);
+    let asks = (has_old || has_pinned) && reason.asks;
+    if (rises || asks) && !runtime.log.facts().full {
         let raise = SafePointRequest {
             keyspace: route.keyspace.id,
             // What is not to rise is asked for.
@@ -330,7 +334,7 @@ fn collect(view: &View, look: &mut ShardLook, rounds: usize) -> bool {
         let Some(engine) = state.engine_mut() else { return false };
         if !engine.collect(COLLECT_BUDGET) {
             // A stream that pins an old moment may end without an entry.
-            look.is_done = !engine.is_pinned();
+            look.is_done = !engine.is_held();
             return false;
         }
     }

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A feed that is behind, since its client reads slowly or has come late, holds the safe point by a
-//! lease at its position, as a snapshot does (G14). The lease moves on with the position. A feed
-//! that gets on no further for as long as a lease lasts loses it: it never holds memory for ever.
+//! lease at its position (G14): it needs all versions since then. The lease moves on with the
+//! position. A feed that gets on no further for as long as a lease lasts loses it: it never holds
+//! memory for ever.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -25,7 +26,7 @@ use api::events::Wake;
 use api::feeds::{FeedOutput, FeedRequest, FeedStream, Feeding};
 use api::{Answer, ApiError, Done, KeysPage, KeysQuery, SnapshotInfo, SnapshotSpec};
 use bytes::Bytes;
-use keyspace::{Feature, KeyspaceId, Timestamp, is_made_on_use};
+use keyspace::{Feature, KeyspaceId, LeaseKind, Timestamp, is_made_on_use};
 use node::feed::changes::KeyFilter;
 use node::feed::merge::{FeedEnd, FeedMerge, places};
 use node::routing::fetch::FetchResult;
@@ -135,30 +136,88 @@ pub(super) fn begin(api: &NodeApi, asked: FeedRequest, wake: Wake, done: Done<Fe
     if route.is_none() && !is_to_come {
         return done(Err(api.no_keyspace(&asked.keyspace)));
     }
-    let this = api.again();
+    let keyspace = route.as_ref().map(|route| route.keyspace.id);
+    let (api, compact_to) = (api.again(), Timestamp::ZERO);
+    let mut begun = Beginning { api, permit, asked, wake, keyspace, compact_to };
     let Some(route) = route else {
-        let at = asked.since.unwrap_or_else(|| runtime.clock.now());
-        return done(Ok(start(this, permit, asked, wake, None, (at, None))));
+        let at = begun.asked.since.unwrap_or_else(|| runtime.clock.now());
+        return done(Ok(begun.at(at, None)));
     };
-    let id = Some(route.keyspace.id);
-    match (asked.since, asked.begins_with_values) {
-        (Some(at), false) => done(Ok(start(this, permit, asked, wake, id, (at, None)))),
-        (None, false) => {
-            let then = move |at: Result<Timestamp, ApiError>| {
-                done(at.map(|at| start(this, permit, asked, wake, id, (at, None))));
-            };
-            newest_time(&api.runtime, &[route], Box::new(then));
+    if !begun.asked.compacts || begun.asked.since.is_none() {
+        return begun.find_position(route, done);
+    }
+    let routes = [route.clone()];
+    let then = move |now: Result<Timestamp, ApiError>| match now {
+        Ok(now) => {
+            begun.compact_to = now;
+            begun.find_position(route, done);
         }
-        (at, true) => {
-            let keyspaces = vec![asked.keyspace.clone()];
-            let then = move |taken: Result<SnapshotInfo, ApiError>| {
-                done(taken.map(|taken| {
-                    let at = Timestamp(taken.at.parse().unwrap_or_default());
-                    start(this, permit, asked, wake, id, (at, Some(taken.id)))
-                }));
-            };
-            api.take_snapshot(SnapshotSpec { keyspaces, at, ttl_ms: LEASE_MS }, Box::new(then));
+        Err(error) => done(Err(error)),
+    };
+    // What is acknowledged by now lies behind the client.
+    newest_time(runtime, &routes, Box::new(then));
+}
+
+/// A feed whose position is not known yet.
+struct Beginning {
+    api: NodeApi,
+    permit: FeedPermit,
+    asked: FeedRequest,
+    wake: Wake,
+    keyspace: Option<KeyspaceId>,
+    /// Of the changes at or below this time, only the newest of each key.
+    compact_to: Timestamp,
+}
+
+impl Beginning {
+    fn find_position(self, route: Arc<Route>, done: Done<Feeding>) {
+        let api = self.api.again();
+        match (self.asked.since, self.asked.begins_with_values) {
+            (Some(at), false) => done(Ok(self.at(at, None))),
+            (None, false) => {
+                let then = move |at: Result<Timestamp, ApiError>| {
+                    done(at.map(|at| self.at(at, None)));
+                };
+                newest_time(&api.runtime, &[route], Box::new(then));
+            }
+            (at, true) => {
+                let keyspaces = vec![self.asked.keyspace.clone()];
+                let then = move |taken: Result<SnapshotInfo, ApiError>| {
+                    done(taken.map(|taken| {
+                        let at = Timestamp(taken.at.parse().unwrap_or_default());
+                        self.at(at, Some(taken.id))
+                    }));
+                };
+                let spec = SnapshotSpec { keyspaces, at, ttl_ms: LEASE_MS };
+                api.take_snapshot(LeaseKind::Hold, spec, Box::new(then));
+            }
         }
+    }
+
+    /// The feed from this position on, with a lease there.
+    fn at(self, at: Timestamp, lease: Option<u64>) -> Feeding {
+        let Self { api, permit, asked, wake, keyspace, compact_to } = self;
+        let mut merge = FeedMerge::new(asked.keys.clone(), asked.with_before, at);
+        merge.compact_to(compact_to);
+        let values = asked.begins_with_values.then(|| Values {
+            at,
+            cursor: None,
+            keys: match &asked.keys {
+                KeyFilter::One(key) if keyspace.is_some() => {
+                    vec![vec![Bytes::copy_from_slice(key)]]
+                }
+                _ => Vec::new(),
+            },
+            found: VecDeque::new(),
+            is_asked: false,
+            is_last: matches!(asked.keys, KeyFilter::One(_)) || keyspace.is_none(),
+        });
+        let lease = HeldLease { id: lease, at, is_asked: false, look_at_ms: 0 };
+        let state = State { merge, keyspace, values, lease, told: at, failed: None };
+        let cluster = api.runtime.identity.cluster;
+        let state = Mutex::new(state);
+        let session = Arc::new(Session { api, asked, wake, state, _permit: permit });
+        Feeding { position: at, cluster, stream: Box::new(Feed(session)) }
     }
 }
 
@@ -177,34 +236,6 @@ impl Drop for FeedPermit {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-fn start(
-    api: NodeApi,
-    permit: FeedPermit,
-    asked: FeedRequest,
-    wake: Wake,
-    keyspace: Option<KeyspaceId>,
-    (at, lease): (Timestamp, Option<u64>),
-) -> Feeding {
-    let merge = FeedMerge::new(asked.keys.clone(), asked.with_before, at);
-    let values = asked.begins_with_values.then(|| Values {
-        at,
-        cursor: None,
-        keys: match &asked.keys {
-            KeyFilter::One(key) if keyspace.is_some() => vec![vec![Bytes::copy_from_slice(key)]],
-            _ => Vec::new(),
-        },
-        found: VecDeque::new(),
-        is_asked: false,
-        is_last: matches!(asked.keys, KeyFilter::One(_)) || keyspace.is_none(),
-    });
-    let lease = HeldLease { id: lease, at, is_asked: false, look_at_ms: 0 };
-    let state = State { merge, keyspace, values, lease, told: at, failed: None };
-    let cluster = api.runtime.identity.cluster;
-    let state = Mutex::new(state);
-    let session = Arc::new(Session { api, asked, wake, state, _permit: permit });
-    Feeding { position: at, cluster, stream: Box::new(Feed(session)) }
 }
 
 impl FeedStream for Feed {
@@ -477,7 +508,7 @@ impl Session {
             }
         };
         let spec = SnapshotSpec { keyspaces, at, ttl_ms: LEASE_MS };
-        self.api.take_snapshot(spec, Box::new(then));
+        self.api.take_snapshot(LeaseKind::Hold, spec, Box::new(then));
     }
 }
 

@@ -434,7 +434,7 @@ impl NodeService for NodeApi {
     }
 
     fn snapshot_take(&self, spec: SnapshotSpec, done: Done<SnapshotInfo>) {
-        self.take_snapshot(spec, done);
+        self.take_snapshot(keyspace::LeaseKind::Pin, spec, done);
     }
 
     fn snapshots(&self, done: Done<Vec<SnapshotInfo>>) {

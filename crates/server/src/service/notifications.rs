@@ -153,6 +153,7 @@ impl Notifier {
             since: None,
             with_before: false,
             begins_with_values: false,
+            compacts: false,
         };
         let (signal, woken, opened) =
             (self.signal.clone(), self.signal.clone(), self.opened.clone());

@@ -13,15 +13,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::{ApiError, Done, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec};
+use api::{ApiError, Done, PinnedTime, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec};
 use command::NotDone;
 use keyspace::{
-    CatalogueOp, Feature, KeyspaceId, Lease, LeaseOp, ShardId, SnapshotToken, Subject, Timestamp,
+    CatalogueOp, Feature, KeyspaceId, Lease, LeaseKind, LeaseOp, ShardId, SnapshotToken, Subject,
+    Timestamp,
 };
 use node::executor::{self, Input};
 use node::replica::SafePointRequest;
 use node::routing::fetch::{FetchRequest, FetchResult, HeldSafePoints};
 use parking_lot::Mutex;
+use storage::engine::ChangesCursor;
 
 use super::NodeApi;
 use super::errors::{no_catalogue, refused};
@@ -35,6 +37,9 @@ const SYSTEM: ShardId = ShardId(0);
 /// A snapshot of now is opened anew so often because a safe point has risen above its time: that of
 /// a keyspace without retention rises all the time.
 const RAISES_MAX: usize = 16;
+
+/// Keys that are looked at under one hold of a shard's guard for what snapshots cost.
+const COST_KEYS: usize = 4096;
 
 /// What all leaders are asked.
 #[derive(Clone, Copy)]
@@ -133,6 +138,21 @@ pub(super) fn newest_time(
     AskedLeaders::ask(runtime, routes, Question::Newest, done);
 }
 
+/// How many bytes each pin alone keeps in the replicas here.
+fn pin_costs(route: &Route) -> BTreeMap<Timestamp, u64> {
+    let mut costs = BTreeMap::new();
+    for view in &route.views {
+        let mut cursor = Some(ChangesCursor::default());
+        // Piece by piece, so that writers need not wait for all of it.
+        while let Some(from) = cursor {
+            let state = view.read();
+            let Some(engine) = state.engine() else { break };
+            cursor = engine.pin_costs(&from, COST_KEYS, &mut costs);
+        }
+    }
+    costs
+}
+
 impl NodeApi {
     /// The routes of keyspaces by name; of all, if none is named.
     fn routes_of(&self, names: &[String]) -> Result<Vec<Arc<Route>>, ApiError> {
@@ -150,7 +170,13 @@ impl NodeApi {
         names.into_iter().map(route).collect()
     }
 
-    pub(super) fn take_snapshot(&self, spec: SnapshotSpec, done: Done<SnapshotInfo>) {
+    /// Opens a lease of this kind: a pin for a snapshot, a hold for a feed.
+    pub(super) fn take_snapshot(
+        &self,
+        kind: LeaseKind,
+        spec: SnapshotSpec,
+        done: Done<SnapshotInfo>,
+    ) {
         self.runtime.clock.observe();
         let routes = match self.routes_of(&spec.keyspaces) {
             Ok(routes) => routes,
@@ -158,11 +184,11 @@ impl NodeApi {
         };
         let this = self.again();
         match spec.at {
-            Some(at) => self.open(routes, at, spec.ttl_ms, 0, done),
+            Some(at) => self.open(routes, (kind, at), spec.ttl_ms, 0, done),
             None => {
                 let asked = routes.clone();
                 let then = move |at: Result<Timestamp, ApiError>| match at {
-                    Ok(at) => this.open(routes, at, spec.ttl_ms, RAISES_MAX, done),
+                    Ok(at) => this.open(routes, (kind, at), spec.ttl_ms, RAISES_MAX, done),
                     Err(error) => done(Err(error)),
                 };
                 AskedLeaders::ask(&self.runtime, &asked, Question::Newest, Box::new(then));
@@ -175,7 +201,7 @@ impl NodeApi {
     fn open(
         &self,
         routes: Vec<Arc<Route>>,
-        at: Timestamp,
+        (kind, at): (LeaseKind, Timestamp),
         ttl_ms: u64,
         raises_left: usize,
         done: Done<SnapshotInfo>,
@@ -188,7 +214,7 @@ impl NodeApi {
         let this = self.again();
         let then = move |opened| match opened {
             Err(ApiError::BelowSafePoint { safe_point, .. }) if raises_left > 0 => {
-                this.open(routes, safe_point, ttl_ms, raises_left - 1, done);
+                this.open(routes, (kind, safe_point), ttl_ms, raises_left - 1, done);
             }
             Ok(info) => {
                 let again = this.again();
@@ -202,7 +228,7 @@ impl NodeApi {
             }
             Err(error) => done(Err(error)),
         };
-        self.lease(LeaseOp::Open { request, keyspaces, at, ttl_ms }, Box::new(then));
+        self.lease(LeaseOp::Open { request, kind, keyspaces, at, ttl_ms }, Box::new(then));
     }
 
     /// Has the system shard change a lease.
@@ -283,8 +309,9 @@ impl NodeApi {
         let held = |route: &Arc<Route>| {
             let keyspace = &route.keyspace;
             let safe_point = points.get(&keyspace.id).copied().unwrap_or_default();
-            let of_it = found.leases.iter().filter(|one| one.keyspaces.contains(&keyspace.id));
-            let oldest = of_it.min_by_key(|lease| (lease.at, lease.id));
+            let of_it = || found.leases.iter().filter(|one| one.keyspaces.contains(&keyspace.id));
+            let holds = of_it().filter(|lease| lease.kind == LeaseKind::Hold);
+            let oldest = holds.min_by_key(|lease| (lease.at, lease.id));
             let retention_ms = keyspace.options.retention_ms;
             let aged = hlc::safe_point::target(safe_point, found.now, retention_ms, None);
             // Collection within the retention may have come as far as the lease, and no further.
@@ -292,23 +319,36 @@ impl NodeApi {
             let bytes = route.views.iter().filter_map(|view| {
                 let state = view.read();
                 let engine = state.engine()?;
-                Some((engine.usage().old_bytes, engine.bytes_freed_at(aged)))
+                let old_bytes = engine.usage().old_bytes;
+                Some([old_bytes, engine.bytes_freed_at(aged), engine.pinned_bytes()])
             });
-            let (old_bytes, freed_bytes) =
-                bytes.fold((0, 0), |(old, freed), (more, of_it)| (old + more, freed + of_it));
+            let [old_bytes, freed_bytes, pinned_bytes] =
+                bytes.fold([0; 3], |sum, more| std::array::from_fn(|at| sum[at] + more[at]));
+            let costs = pin_costs(route);
+            let pins =
+                of_it().filter(|lease| lease.kind == LeaseKind::Pin && lease.at < safe_point);
+            let pinned = pins.map(|lease| PinnedTime {
+                snapshot: lease.id,
+                at_ms: lease.at.millis(),
+                bytes: costs.get(&lease.at).copied().unwrap_or(0),
+            });
+            let mut pinned: Vec<PinnedTime> = pinned.collect();
+            pinned.sort_by_key(|one| (one.at_ms, one.snapshot));
             SafePointInfo {
                 keyspace: keyspace.name.to_string(),
                 safe_point: safe_point.0.to_string(),
                 safe_point_ms: safe_point.millis(),
                 retention_ms,
                 held_by: match lease {
-                    Some(_) => SafePointHold::Snapshot,
+                    Some(_) => SafePointHold::Feed,
                     None => SafePointHold::Retention,
                 },
                 snapshot: lease.map(|lease| lease.id),
                 may_rise_to_ms: lease.map_or(aged, |lease| lease.at.min(aged)).millis(),
                 old_bytes,
                 held_bytes: lease.map_or(0, |_| freed_bytes),
+                pinned_bytes,
+                pinned,
             }
         };
         routes.iter().map(held).collect()

@@ -121,5 +121,6 @@ impl Versions {
 }
 
 fn timestamp(bytes: &[u8]) -> Timestamp {
-    Timestamp(bytes.try_into().map_or(0, u64::from_le_bytes))
+    // Behind it pins may stand.
+    Timestamp(bytes.first_chunk().map_or(0, |first| u64::from_le_bytes(*first)))
 }

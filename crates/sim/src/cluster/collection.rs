@@ -9,8 +9,8 @@
 use hlc::safe_point;
 use keyspace::{Keyspace, ShardId, Timestamp};
 use node::executor::Input;
-use node::replica::SafePointRequest;
 use node::replica::state::Content;
+use node::replica::{SafePoint, SafePointRequest};
 
 use super::{ANSWER_MS_MAX, Plant, World};
 use crate::check::Violation;
@@ -59,7 +59,17 @@ impl World {
             if self.options.plant == Some(Plant::CollectedLease) {
                 // Planted: the shards here do not ask what the keyspace's record says.
                 for shard in route.shards().to_vec() {
-                    machine.submit(shard, Input::RaiseShard { shard, to });
+                    machine.submit(shard, Input::RaiseShard { shard, to: to.into() });
+                }
+            }
+            if self.options.plant == Some(Plant::OldestPin) {
+                for (view, shard) in route.views.iter().zip(route.shards().to_vec()) {
+                    let point = view.read().engine().map(|engine| SafePoint {
+                        at: engine.safe_point(),
+                        pins: engine.pins().iter().copied().take(1).collect(),
+                    });
+                    let raise = point.map(|to| Input::RaiseShard { shard, to });
+                    raise.into_iter().for_each(|input| machine.submit(shard, input));
                 }
             }
             let raise = SafePointRequest { keyspace, to, is_pressed: true };
@@ -131,7 +141,7 @@ impl World {
             let view = machine.view(ShardId(0))?;
             let state = view.read();
             let Content::System(system) = &state.content else { return None };
-            let lease = system.leases.oldest(keyspace.id, machine.now().millis())?;
+            let lease = system.leases.oldest_hold(keyspace.id, machine.now().millis())?;
             Some(lease.at)
         });
         held.min()

@@ -104,6 +104,8 @@ named! {
         ForgottenLease = "forgotten-lease",
         /// Shards collect what a lease holds (G14, G21).
         CollectedLease = "collected-lease",
+        /// Of several leases a shard keeps the oldest (G21).
+        OldestPin = "oldest-pin",
         /// A read at a past time does not wait for transactions that were prepared below it (G1).
         UnwaitedSnapshot = "unwaited-snapshot",
         /// A follower answers at a past time that may not be closed there (G2, G17).
@@ -129,6 +131,7 @@ impl Plant {
                 | Self::EagerJoin
                 | Self::ForgottenLease
                 | Self::CollectedLease
+                | Self::OldestPin
                 | Self::UnwaitedSnapshot
                 | Self::UnclosedSnapshot
                 | Self::RunawayResolved
@@ -148,6 +151,7 @@ impl Plant {
             self,
             Self::ForgottenLease
                 | Self::CollectedLease
+                | Self::OldestPin
                 | Self::UnwaitedSnapshot
                 | Self::UnclosedSnapshot
         )

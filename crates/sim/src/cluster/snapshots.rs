@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use command::NotDone;
 use keyspace::random::{Random, mix};
-use keyspace::{CatalogueOp, Feature, LeaseOp, ShardId, Subject, Timestamp};
+use keyspace::{CatalogueOp, Feature, LeaseKind, LeaseOp, ShardId, Subject, Timestamp};
 use node::executor::{Answer, Input, Origin};
 use node::replica::entry::Waiter;
 use node::replica::state::Content;
@@ -287,7 +287,8 @@ impl World {
                         client.phase = Phase::Opening;
                         let (request, at) = (client.number, client.time);
                         let keyspaces = vec![route.keyspace.id];
-                        let open = LeaseOp::Open { request, keyspaces, at, ttl_ms: LEASE_MS };
+                        let (kind, ttl_ms) = (LeaseKind::Pin, LEASE_MS);
+                        let open = LeaseOp::Open { request, kind, keyspaces, at, ttl_ms };
                         let mut op = Vec::new();
                         CatalogueOp::Lease(open).encode(&mut op);
                         (SYSTEM, Input::Catalogue { op, origin, waiter })
@@ -441,7 +442,7 @@ impl World {
                 let Some(engine) = state.engine() else { return };
                 for key in keys.iter() {
                     let hashed = engine.hasher().key(key);
-                    if state.owns(&hashed) && client.time >= engine.safe_point() {
+                    if state.owns(&hashed) && engine.is_readable(client.time) {
                         let list = match engine.at(&hashed, client.time) {
                             ReadResult::Value(version) => list_of(version.value),
                             _ => Vec::new(),
@@ -498,7 +499,7 @@ impl World {
 /// Planted: what a replica has of keys at a time, whether that is all or not.
 fn unclosed(view: &View, keys: &[Box<[u8]>], at: Timestamp) -> Option<FetchResult> {
     let state = view.read();
-    let engine = state.engine().filter(|engine| at >= engine.safe_point())?;
+    let engine = state.engine().filter(|engine| engine.is_readable(at))?;
     let value = |key: &[u8]| {
         let hashed = engine.hasher().key(key);
         state.owns(&hashed).then(|| match engine.at(&hashed, at) {

@@ -112,7 +112,7 @@ impl MemoryEngine {
     }
 
     /// Looks at heads of an era from a key on, and says before which key it has stopped.
-    fn walk(
+    pub(super) fn walk(
         &self,
         era: &Era,
         from: Option<&[u8]>,

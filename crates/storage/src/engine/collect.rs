@@ -3,8 +3,9 @@
 //! Work is found without searching, from three places, in this order:
 //!
 //! * **The queue** of superseding records, in timestamp order: records something older hangs on,
-//!   and tombstones. Once the limit (safe point, or pin if lower) has reached a record, all that
-//!   is older than it goes, and a tombstone that is still its key's head goes with its key.
+//!   and tombstones. Once the limit (safe point, or hold if lower) has reached a record, all that
+//!   is older than it goes, and a tombstone that is still its key's head goes with its key. What a
+//!   pin needs stays ([`super::pins`]).
 //! * **Expiring heads**, by time of expiry.
 //! * **Eras** that a flush at or below the limit has ended, key by key.
 //!
@@ -12,7 +13,7 @@
 //!  queue:   b20 → c30 → ✗35 → d40         limit 32: pops b20 (frees a10), c30 (frees b20)
 //!  chain of k:  ✗35 → c30 → b20 → a10     afterwards: ✗35 → c30; at 35 c30, ✗35 and k go
 //! ```
-//! **Why no pointer in the queue dangles.** A record leaves memory in five ways, and is not in
+//! **Why no pointer in the queue dangles.** A record leaves memory in six ways, and is not in
 //! the queue in any of them (asserted by `Record::free`):
 //! 1. Hanging below a popped record: it was pushed before that one (chains grow at the head, and
 //!    `restore`, which may push times out of order, sorts before the next pop), so popped before.
@@ -21,12 +22,14 @@
 //! 4. Expired at the limit, hence (invariant 5) older than the limit: the queue is worked off up
 //!    to the limit first.
 //! 5. In an era that ended at or below the limit: the same.
+//! 6. Held for pins alone: it hangs under one that was popped, and was pushed before that one.
 
 use std::collections::VecDeque;
 
 use keyspace::Timestamp;
 
 use super::MemoryEngine;
+use super::pins::{Hold, Prune};
 use super::record::Record;
 
 /// How many records ahead of the one that is popped memory is asked for.
@@ -137,49 +140,50 @@ impl MemoryEngine {
         self.safe_point = self.safe_point.max(timestamp);
     }
 
-    /// Keeps everything that is seen at `timestamp` or later until [`MemoryEngine::unpin`] with the
-    /// same timestamp. There may be several pins.
+    /// Keeps everything that is seen at `timestamp` or later, and at the pins that there are now,
+    /// until [`MemoryEngine::release`] with the same timestamp. There may be several holds.
     ///
     /// Panics on a timestamp below the safe point: versions there may be freed already.
-    pub fn pin(&mut self, timestamp: Timestamp) {
-        assert!(timestamp >= self.safe_point, "a pin below the safe point");
-        self.pins.push(timestamp);
+    pub fn hold(&mut self, timestamp: Timestamp) {
+        assert!(timestamp >= self.safe_point, "a hold below the safe point");
+        self.holds.push(Hold { at: timestamp, pins: self.pins.clone() });
     }
 
-    /// Ends one pin.
+    /// Ends one hold.
     ///
     /// # Panics
     /// If there is none at this timestamp.
-    pub fn unpin(&mut self, timestamp: Timestamp) {
-        let place = self.pins.iter().position(|pin| *pin == timestamp);
-        self.pins.swap_remove(place.expect("only what was pinned is unpinned"));
+    pub fn release(&mut self, timestamp: Timestamp) {
+        let place = self.holds.iter().position(|hold| hold.at == timestamp);
+        let hold = self.holds.swap_remove(place.expect("only what was held is released"));
+        if hold.pins != self.pins {
+            self.prune_all();
+        }
     }
 
-    /// Whether there is a pin.
-    pub fn is_pinned(&self) -> bool {
-        !self.pins.is_empty()
+    /// Whether there is a hold.
+    pub fn is_held(&self) -> bool {
+        !self.holds.is_empty()
     }
 
-    /// Collection frees versions that no read at or above this time sees: the safe point, or the
-    /// lowest pin.
+    /// Collection frees versions that no read at or above this time sees, and no pin: the safe
+    /// point, or the lowest hold.
     pub(super) fn limit(&self) -> Timestamp {
-        self.pins.iter().copied().fold(self.safe_point, Timestamp::min)
+        self.holds.iter().map(|hold| hold.at).fold(self.safe_point, Timestamp::min)
     }
 
     /// Frees what is collectable, at most about `budget_records` versions. Returns whether there
     /// is more to do at this safe point.
     pub fn collect(&mut self, budget_records: usize) -> bool {
-        let limit = self.limit();
+        let (limit, pins) = (self.limit(), self.all_pins());
         let mut left = budget_records;
         self.queue.sort();
         while left > 0
             && let Some(record) = self.queue.pop(limit)
         {
             left -= 1;
-            // SAFETY: `&mut self`; what hung there is freed here and nowhere else.
-            let older = unsafe { record.take_older() };
-            self.free_chain(older);
-            if record.is_tombstone() {
+            self.settle(record, &pins);
+            if record.is_tombstone() && record.older().is_none() {
                 self.remove_if_head(record);
             }
         }
@@ -195,61 +199,89 @@ impl MemoryEngine {
             }
             left -= 1;
             self.expired_keys += 1;
-            self.remove_if_head(first.record);
+            let head = first.record;
+            match pins.is_empty() && head.older().is_none() {
+                true => self.remove_if_head(head),
+                false => self.end_expired(head, &pins),
+            }
         }
-        self.collect_eras(limit, left)
+        self.collect_eras(limit, left, &pins)
     }
 
-    fn collect_eras(&mut self, limit: Timestamp, mut left: usize) -> bool {
-        while let Some(retired) = self.retired.pop_front_if(|retired| retired.end <= limit) {
-            let mut era = retired.era;
+    fn collect_eras(&mut self, limit: Timestamp, mut left: usize, pins: &[Timestamp]) -> bool {
+        let mut place = 0;
+        while let Some(retired) = self.retired.get(place) {
+            let is_over = retired.end <= limit;
+            if !is_over || retired.is_pinned(pins) {
+                if is_over && !retired.is_over {
+                    let retired = &mut self.retired[place];
+                    (retired.is_over, retired.era.prune) = (true, Prune::From(None));
+                }
+                match self.prune(Some(place), left, pins) {
+                    Some(rest) => left = rest,
+                    None => return true,
+                }
+                place += 1;
+                continue;
+            }
+            let mut retired = self.retired.remove(place).expect("it is there");
+            let era = &mut retired.era;
             while left > 0 && era.expiring.pop_first().is_some() {
                 left -= 1;
             }
             if left > 0 {
                 era.live_bytes = 0;
-                left -= era.index.drain(left, |head| self.free_chain(Some(head)));
+                left -= era.index.drain(left, |head| self.free_key(head));
             }
             if !era.expiring.is_empty() || era.index.len() > 0 {
-                self.retired.push_front(super::FlushedEra { era, end: retired.end });
+                self.retired.insert(place, retired);
                 return true;
             }
         }
-        false
+        self.prune(None, left, pins).is_none()
     }
 
     /// Takes a record's key out of the index and frees the record, if it is still the head.
-    fn remove_if_head(&mut self, record: Record) {
+    pub(super) fn remove_if_head(&mut self, record: Record) {
         let key = self.hasher.key(record.key());
         let (place, head) = self.current.index.locate(&key);
         if head == Some(record) {
             self.current.discount(record);
             self.current.index.remove(&key, place);
-            self.free_chain(head);
+            self.free_key(record);
         }
     }
 
-    /// Frees a record that has been cut off, with everything older.
-    pub(super) fn free_chain(&mut self, mut chain: Option<Record>) {
+    /// Frees a record that has been cut off, with everything older, which was held.
+    pub(super) fn free_key(&mut self, record: Record) {
+        let mut chain = record.older();
+        self.free_one(record);
         while let Some(record) = chain {
             chain = record.older();
-            self.versions -= 1;
-            self.version_bytes -= record.bytes();
-            // SAFETY: out of index and chain, and not queued (module page); `&mut self`.
-            unsafe { record.free() };
+            self.held.remove(record);
+            self.free_one(record);
         }
+    }
+
+    /// Frees a record that has been cut off, and nothing else.
+    pub(super) fn free_one(&mut self, record: Record) {
+        self.versions -= 1;
+        self.version_bytes -= record.bytes();
+        // SAFETY: out of index and chain, and not queued (module page); `&mut self`.
+        unsafe { record.free() };
     }
 
     /// About how many bytes of old versions collection would free if the safe point were here.
-    /// Takes old versions to be of equal size.
+    /// Takes old versions to be of equal size, and leaves out versions that only pins keep by now.
     pub fn bytes_freed_at(&self, point: Timestamp) -> u64 {
         let flushed_bytes: u64 = self.retired.iter().map(|retired| retired.era.live_bytes).sum();
         let old_bytes = self.version_bytes - self.current.live_bytes;
-        let superseded_bytes = old_bytes.saturating_sub(flushed_bytes);
+        let superseded_bytes = old_bytes.saturating_sub(flushed_bytes + self.held.bytes);
         let queue = &self.queue.records;
         let passed = queue.partition_point(|record| record.timestamp() <= point) as u128;
         let share = u128::from(superseded_bytes) * passed / queue.len().max(1) as u128;
         let eras = self.retired.iter().take_while(|retired| retired.end <= point);
+        let eras = eras.filter(|retired| !retired.is_pinned(&self.pins));
         share as u64 + eras.map(|retired| retired.era.live_bytes).sum::<u64>()
     }
 

@@ -10,7 +10,7 @@
 //! # What every engine promises
 //! 1. Timestamps of a key's writes never fall. A second write with the newest version's timestamp
 //!    replaces that version.
-//! 2. No answer depends on how far collection has come, only on the safe point.
+//! 2. No answer depends on how far collection has come, only on safe point and pins.
 //! 3. Writes may happen between two pages of a scan: it visits a key that is there throughout once.
 //!    The engine chooses where a page ends, but must have shown all keys before that end.
 
@@ -86,6 +86,10 @@ pub trait Engine {
     fn safe_point(&self) -> Timestamp;
     /// As [`MemoryEngine::raise_safe_point`].
     fn raise_safe_point(&mut self, to: Timestamp);
+    /// As [`MemoryEngine::raise`].
+    fn raise(&mut self, to: Timestamp, pins: &[Timestamp]);
+    /// As [`MemoryEngine::pins`].
+    fn pins(&self) -> &[Timestamp];
     /// As [`MemoryEngine::collect`].
     fn collect(&mut self, budget_records: usize) -> bool;
 }
@@ -175,6 +179,14 @@ impl Engine for MemoryEngine {
 
     fn raise_safe_point(&mut self, to: Timestamp) {
         self.raise_safe_point(to);
+    }
+
+    fn raise(&mut self, to: Timestamp, pins: &[Timestamp]) {
+        self.raise(to, pins);
+    }
+
+    fn pins(&self) -> &[Timestamp] {
+        self.pins()
     }
 
     fn collect(&mut self, budget_records: usize) -> bool {

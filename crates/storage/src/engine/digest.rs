@@ -133,7 +133,7 @@ mod tests {
 
     fn digest(engine: &mut MemoryEngine, low: Timestamp, to: Timestamp) -> u128 {
         let (mut cursor, mut digest, mut piece) = (DumpCursor::default(), Digest::new(to), vec![]);
-        engine.pin(engine.safe_point());
+        engine.hold(engine.safe_point());
         let limits = PieceLimits { examined_max: 2, bytes_max: 1 << 20 };
         loop {
             piece.clear();
@@ -143,7 +143,7 @@ mod tests {
                 break;
             }
         }
-        engine.unpin(engine.safe_point());
+        engine.release(engine.safe_point());
         digest.finish()
     }
 

@@ -1,8 +1,9 @@
 //! How do a shard's versions get into a checkpoint and back? As a run of records, piece by piece.
 //!
 //! A dump holds every version that a read between two times needs: the safe point at its beginning,
-//! which stays pinned meanwhile, and the time of the dump. That includes values, tombstones and
-//! flushes. It is a sequence of records; all numbers are little-endian:
+//! which is held meanwhile, and the time of the dump; and those of the pins below, if it is to.
+//! That includes values, tombstones and flushes. It is a sequence of records; all numbers are
+//! little-endian:
 //!
 //! ```text
 //!  offset  bytes  value record             tombstone record     flush record
@@ -17,14 +18,16 @@
 //! (slot, hash, key), by key, or by (number, key); within a key from old to new. So restoring is
 //! writing again.
 //!
-//! The blocks of one dump must be restored in order. The first of the two times is not in them: it
-//! is the safe point of what they restore.
+//! The blocks of one dump must be restored in order. The first of the two times is not in them, nor
+//! are the pins: it is the safe point of what they restore, which is raised to it, with them,
+//! before.
 
 use std::ops::Bound;
 
 use keyspace::{Slot, Timestamp};
 
-use super::era::{Era, Index};
+use super::era::{Era, FlushedEra, Index};
+use super::pins::lowest_pin;
 use super::record::{Body, KEY_BYTES_MAX, Record, VALUE_BYTES_MAX};
 use super::{Layout, MemoryEngine, ScanCursor};
 
@@ -47,6 +50,15 @@ pub struct DumpCursor {
     /// The era the position is in.
     era: Option<u64>,
     position: Position,
+    /// The pins that can be read in what it restores, rising.
+    pins: Vec<Timestamp>,
+}
+
+impl DumpCursor {
+    /// Of a dump that has what these pins need, which are among those at the time of its hold.
+    pub fn with_pins(pins: &[Timestamp]) -> Self {
+        Self { pins: pins.to_vec(), ..Self::default() }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -156,7 +168,7 @@ impl MemoryEngine {
     /// since all keys that it examined may have been deleted. Writes above `at` may go on between
     /// pieces.
     ///
-    /// Panics unless the engine is pinned at or below `low`, from before the first piece on.
+    /// Panics unless the engine is held at or below `low`, from before the first piece on.
     pub fn dump(
         &self,
         cursor: &mut DumpCursor,
@@ -165,7 +177,7 @@ impl MemoryEngine {
         limits: PieceLimits,
         out: &mut Vec<u8>,
     ) -> bool {
-        assert!(self.pins.iter().any(|pin| *pin <= low), "a dump without a pin");
+        assert!(self.holds.iter().any(|hold| hold.at <= low), "a dump without a hold");
         self.piece(cursor, low, at, limits, out)
     }
 
@@ -183,28 +195,40 @@ impl MemoryEngine {
         let mut piece = Piece {
             at,
             low,
+            pins: std::mem::take(&mut cursor.pins),
+            ended: None,
             examined_left: limits.examined_max,
             examined_any: false,
             bytes_end: out.len().saturating_add(limits.bytes_max),
             out,
             chain: Vec::new(),
         };
-        let retired = self.retired.iter().filter(|retired| retired.end > low);
-        let eras = retired.map(|retired| &retired.era).chain([&self.current]);
+        let pins = piece.pins.clone();
+        let is_seen = |one: &&FlushedEra| one.end > low || one.is_pinned(&pins);
+        let retired = self.retired.iter().filter(is_seen);
+        let ended = |end: Timestamp| Some(end).filter(|end| *end <= low);
+        let eras = retired.map(|retired| (&retired.era, ended(retired.end)));
+        let eras = eras.chain([(&self.current, None)]);
         let reached = cursor.era;
-        for era in eras.filter(|era| era.start <= at && reached <= Some(era.number)) {
+        let mut has_more = false;
+        for (era, ended) in eras.filter(|(era, _)| era.start <= at && reached <= Some(era.number)) {
             if cursor.era.is_some_and(|number| number < era.number) {
                 piece.flush(era.start);
                 cursor.position = Position::Start;
             }
             cursor.era = Some(era.number);
+            piece.ended = ended;
             if let Some(position) = piece.era(era, &cursor.position) {
                 cursor.position = position;
-                return true;
+                has_more = true;
+                break;
             }
         }
-        cursor.position = Position::End;
-        false
+        if !has_more {
+            cursor.position = Position::End;
+        }
+        cursor.pins = pins;
+        has_more
     }
 
     /// Writes a block of a dump into this engine, which holds nothing else than what the blocks
@@ -351,8 +375,12 @@ impl<'a> Iterator for DumpRecords<'a> {
 /// One piece of a dump in the making.
 struct Piece<'a> {
     at: Timestamp,
-    /// Of versions at or below this, only the newest is needed, if it is not an end.
+    /// Of versions at or below this, only the newest is needed, if it is not an end, and what pins
+    /// need.
     low: Timestamp,
+    pins: Vec<Timestamp>,
+    /// When the era ended that is dumped, if that is at or below `low`.
+    ended: Option<Timestamp>,
     examined_left: usize,
     /// Whether it has looked at a key.
     examined_any: bool,
@@ -416,9 +444,7 @@ impl Piece<'_> {
                 continue;
             }
             if record.timestamp() <= self.low {
-                if !record.is_dead(self.low) {
-                    self.chain.push(record);
-                }
+                self.below(record);
                 break;
             }
             self.chain.push(record);
@@ -426,6 +452,35 @@ impl Piece<'_> {
         while let Some(record) = self.chain.pop() {
             self.version(record);
         }
+    }
+
+    /// Finds what is needed of the versions from this on, the newest at or below `low`.
+    fn below(&mut self, newest: Record) {
+        if self.pins.is_empty() {
+            if !newest.is_dead(self.low) {
+                self.chain.push(newest);
+            }
+            return;
+        }
+        let mut records = vec![newest];
+        while let Some(older) = records.last().and_then(|record| record.older()) {
+            records.push(older);
+        }
+        let mut needed = Vec::new();
+        for place in (0..records.len()).rev() {
+            let record = records[place];
+            let newer = place.checked_sub(1).map(|newer| records[newer].timestamp());
+            let end = newer.or(self.ended).unwrap_or(Timestamp::MAX);
+            let seen = lowest_pin(&self.pins, record.timestamp(), end);
+            // The safe point is one more, in an era that it has not passed.
+            let is_seen_last = newer.is_none() && self.ended.is_none();
+            let seen = seen.or(is_seen_last.then_some(self.low));
+            if seen.is_some_and(|at| !needed.is_empty() || !record.is_dead(at)) {
+                needed.push(record);
+            }
+        }
+        needed.reverse();
+        self.chain.append(&mut needed);
     }
 
     fn version(&mut self, record: Record) {

@@ -6,6 +6,7 @@ use std::ops::Bound;
 
 use keyspace::{HashedKey, KeyHasher, SLOTS, Slot, Timestamp, slot_of};
 
+use super::pins::{Prune, lowest_pin};
 use super::record::Record;
 use super::slots::SlotTables;
 use super::tree::{ByKey, ByNumber, Tree};
@@ -331,6 +332,8 @@ pub(super) struct Era {
     pub(super) live_bytes: u64,
     /// Those of them that expire.
     pub(super) expiring: ExpiryIndex,
+    /// How far it was looked through for what no pin needs any more.
+    pub(super) prune: Prune,
 }
 
 impl Era {
@@ -343,6 +346,7 @@ impl Era {
             live_keys: 0,
             live_bytes: 0,
             expiring: ExpiryIndex::default(),
+            prune: Prune::Done,
         }
     }
 
@@ -378,4 +382,13 @@ pub(super) struct FlushedEra {
     pub(super) era: Era,
     /// The flush: nothing of the era is seen at or above it.
     pub(super) end: Timestamp,
+    /// Collection has come to its end, and found a pin in it.
+    pub(super) is_over: bool,
+}
+
+impl FlushedEra {
+    /// Whether it is seen at one of these pins.
+    pub(super) fn is_pinned(&self, pins: &[Timestamp]) -> bool {
+        lowest_pin(pins, self.era.start, self.end).is_some()
+    }
 }

@@ -14,7 +14,7 @@
 //! the index key by key. No read can tell the difference. That takes a step for each such key; once
 //! the safe point has passed a flush, join frees the versions instead.
 //!
-//! A reader that goes piece by piece (a dump) has to begin again: its pin is lost.
+//! A reader that goes piece by piece (a dump) has to begin again: its hold is lost.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -22,13 +22,14 @@ use keyspace::Timestamp;
 
 use super::collect::Queue;
 use super::era::{Era, FlushedEra, Index};
+use super::pins::Held;
 use super::record::Record;
 use super::tree::Tree;
 use super::{Layout, MemoryEngine};
 
 impl MemoryEngine {
-    /// Takes in all keys of the engine of the slots, or keys, that follow. There are no pins
-    /// afterwards.
+    /// Takes in all keys of the engine of the slots, or keys, that follow. There are no holds
+    /// afterwards. The pins are those of the higher safe point.
     ///
     /// # Panics
     /// If the right engine is of another layout, its slots do not begin where these end, or a key
@@ -64,7 +65,9 @@ impl MemoryEngine {
         self.current.number = self.current.number.max(right.current.number);
         self.queue.merge(std::mem::take(&mut right.queue));
         self.layout = layout;
-        self.safe_point = self.safe_point.max(right.safe_point);
+        self.join_pins((right.safe_point, std::mem::take(&mut right.pins)));
+        self.held.versions += right.held.versions;
+        self.held.bytes += std::mem::take(&mut right.held).bytes;
         self.versions += std::mem::take(&mut right.versions);
         self.version_bytes += std::mem::take(&mut right.version_bytes);
         self.expired_keys += right.take_expired_keys();
@@ -87,6 +90,8 @@ impl MemoryEngine {
             queue: Queue::default(),
             safe_point: self.safe_point,
             pins: Vec::new(),
+            holds: Vec::new(),
+            held: Held::default(),
             skips_equal: false,
             versions: 0,
             version_bytes: 0,
@@ -95,9 +100,9 @@ impl MemoryEngine {
         std::mem::replace(self, nothing)
     }
 
-    /// Brings it to one era. There are no pins afterwards.
+    /// Brings it to one era. There are no holds afterwards.
     fn flatten(&mut self) {
-        self.pins.clear();
+        self.holds.clear();
         if !self.retired.is_empty() {
             // What nobody can read any more.
             self.collect(usize::MAX);
@@ -105,7 +110,7 @@ impl MemoryEngine {
         if !self.retired.is_empty() {
             let empty = Era::new(self.layout, 0, Timestamp::ZERO);
             let newest = std::mem::replace(&mut self.current, empty);
-            for FlushedEra { era, end } in std::mem::take(&mut self.retired) {
+            for FlushedEra { era, end, .. } in std::mem::take(&mut self.retired) {
                 // The flush counted them, and they will be collected from here.
                 let counted = era.expiring.expired(end);
                 self.expired_keys = self.expired_keys.saturating_sub(counted);
@@ -113,6 +118,7 @@ impl MemoryEngine {
                 self.flush_in_place(end, |_| true);
             }
             self.graft(newest);
+            self.held = self.count_held();
         }
         self.current.start = Timestamp::ZERO;
     }
@@ -124,9 +130,9 @@ impl MemoryEngine {
         later.index.drain(usize::MAX, |head| heads.push(head));
         let mut replaced = BTreeSet::new();
         for head in heads {
-            if head.is_tombstone() && !head.is_queued() {
+            if head.is_tombstone() && !head.is_queued() && head.older().is_none() {
                 // Collected, but for its place in an index that the collector did not look into.
-                self.free_chain(Some(head));
+                self.free_one(head);
                 continue;
             }
             let key = self.hasher.key(head.key());

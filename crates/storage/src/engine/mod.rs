@@ -20,27 +20,27 @@
 //! the flush, and begins an empty one (`era`). Reads below the flush go to the era of their
 //! time. An era of few keys is emptied by tombstones instead; reads cannot tell the difference.
 //!
-//! **Collection** (ALGORITHMS 8.3). No read is below the safe point. Per key the newest version at
-//! or below it stays, and everything above. If the newest one is an end (tombstone, expiry, flush),
-//! it is freed with all that it ended. See `collect`.
+//! **Collection** (ALGORITHMS 8.3). No read is below the safe point, but at a pin. Per key the
+//! newest version at or below it and each pin stays, and everything above. If the newest one is an
+//! end (tombstone, expiry, flush), it is freed with all that it ended. See `collect` and `pins`.
 //!
 //! # Invariants
 //! 1. Timestamps strictly fall along a chain; a write below its key's head is refused by an assert.
 //! 2. A record is reachable exactly once by index and chains, and at most once by the queue of
 //!    superseding records; a record in the queue is never freed (asserted in `Record::free`).
 //! 3. A record is in the queue from the moment something older hangs on it, or it is a tombstone,
-//!    until the queue pops it. Hence a popped record has nothing older.
+//!    until the queue pops it. Hence what hangs below a popped record is there for pins alone.
 //! 4. Along each chain, older records leave the queue first.
 //! 5. A value never expires at or before its own timestamp: written so, it is a tombstone. Hence
 //!    what has expired at the safe point is older than the safe point.
 //! 6. `live_keys`, `live_bytes` and `expiring` of an era describe exactly its heads that are not
 //!    tombstones; they never count what is superseded.
-//! 7. Answers of reads do not depend on how far collection has come, only on the safe point. An end
-//!    at or below the safe point counts as collected, whether it is or not.
+//! 7. Answers of reads do not depend on how far collection has come, only on the safe point and the
+//!    pins. An end at or below the safe point counts as collected, whether it is or not.
 //!
 //! # What it does not know
 //! Clocks (every time comes with the call), logs, locks, transactions, permissions: the caller
-//! refuses reads below [`MemoryEngine::safe_point`] and keys outside its arc.
+//! refuses times that are not [`MemoryEngine::is_readable`], and keys outside its arc.
 //!
 //! # Caveats
 //! Counting keys that have expired but are not yet collected takes a step for each. A piece of a
@@ -59,6 +59,7 @@ mod equal;
 mod era;
 mod history;
 mod join;
+mod pins;
 mod record;
 mod scan;
 mod slots;
@@ -81,6 +82,7 @@ pub use types::{Layout, ReadResult, Settings, Usage, Version, WrongLayout};
 
 use collect::Queue;
 use era::{Era, FlushedEra, Place};
+use pins::{Held, Hold};
 use record::{Body, Record};
 use split::is_right;
 
@@ -95,6 +97,8 @@ pub struct MemoryEngine {
     queue: Queue,
     safe_point: Timestamp,
     pins: Vec<Timestamp>,
+    holds: Vec<Hold>,
+    held: Held,
     /// Whether a put of what its key has changes nothing.
     skips_equal: bool,
     versions: u64,
@@ -127,6 +131,8 @@ impl MemoryEngine {
             queue: Queue::default(),
             safe_point: Timestamp::ZERO,
             pins: Vec::new(),
+            holds: Vec::new(),
+            held: Held::default(),
             skips_equal: false,
             versions: 0,
             version_bytes: 0,
@@ -152,8 +158,12 @@ impl MemoryEngine {
         (!head.is_dead(now)).then(|| Version::of(head))
     }
 
-    /// The value of a key at a time at or above the safe point; below it the answer means nothing.
+    /// The value of a key at a time at or above the safe point, or a pin; else the answer means
+    /// nothing.
     pub fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> ReadResult<'_> {
+        if at < self.safe_point {
+            return self.at_pin(key, at);
+        }
         let mut later = false;
         let mut chain = None;
         if at >= self.current.start {
@@ -332,7 +342,7 @@ impl MemoryEngine {
         self.expired_keys += self.current.expiring.expired(timestamp);
         let next = Era::new(self.layout, self.current.number + 1, timestamp);
         let era = std::mem::replace(&mut self.current, next);
-        self.retired.push_back(FlushedEra { era, end: timestamp });
+        self.retired.push_back(FlushedEra { era, end: timestamp, is_over: false });
     }
 
     /// As [`MemoryEngine::flush`], of the keys from `from` on and before `end` alone: slots of a
@@ -444,6 +454,8 @@ impl MemoryEngine {
         if replaced.is_queued() {
             self.queue.replace(replaced, new);
         } else if older.is_some() || new.is_tombstone() {
+            // What hung under a record that was popped now hangs under one in the queue.
+            older.inspect(|older| self.held.remove(*older));
             self.queue.push_written(new);
         }
         new

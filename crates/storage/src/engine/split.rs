@@ -9,14 +9,15 @@
 //! Both halves answer as the engine did before, each for its own keys, at all times from the safe
 //! point on. Split copies no version. But it counts each key of the right side, and each
 //! superseding record; all readers and writers wait meanwhile. Older versions are counted at the
-//! superseding records of the queue that they hang on.
+//! superseding records of the queue that they hang on; what is held for pins, along its chains.
 //!
-//! A reader that goes piece by piece (a dump) has to begin again: its pin is lost.
+//! A reader that goes piece by piece (a dump) has to begin again: its hold is lost.
 
 use keyspace::{Cut, Placement};
 
 use super::collect::Queue;
 use super::era::{Era, Expiring, ExpiryIndex, FlushedEra, Index};
+use super::pins::Held;
 use super::record::Record;
 use super::{Layout, MemoryEngine, WrongLayout};
 
@@ -54,8 +55,8 @@ impl MemoryEngine {
         }
     }
 
-    /// Splits off all keys from `at` on; this engine keeps those below. There are no pins
-    /// afterwards, on either side.
+    /// Splits off all keys from `at` on; this engine keeps those below. There are no holds
+    /// afterwards, on either side; both have the pins.
     ///
     /// # Errors
     /// [`WrongLayout`]: the cut is of another kind (slot, key, number) than this engine's layout.
@@ -80,18 +81,17 @@ impl MemoryEngine {
         };
         let mut versions = Versions::default();
         let mut cut = |era: &mut Era| era.split_off(at, &mut versions);
-        let retired = self
-            .retired
-            .iter_mut()
-            .map(|FlushedEra { era, end }| FlushedEra { era: cut(era), end: *end });
+        let retired = self.retired.iter_mut().map(|FlushedEra { era, end, is_over }| FlushedEra {
+            era: cut(era),
+            end: *end,
+            is_over: *is_over,
+        });
         let retired = retired.collect();
         let current = cut(&mut self.current);
         let queue = self.queue.split_off(at, &mut versions);
         self.layout = of_left;
-        self.pins.clear();
-        self.versions -= versions.count;
-        self.version_bytes -= versions.bytes;
-        Ok(MemoryEngine {
+        self.holds.clear();
+        let mut right = MemoryEngine {
             layout: of_right,
             hasher: self.hasher,
             flush_in_place_keys_max: self.flush_in_place_keys_max,
@@ -99,12 +99,29 @@ impl MemoryEngine {
             retired,
             queue,
             safe_point: self.safe_point,
-            pins: Vec::new(),
+            pins: self.pins.clone(),
+            holds: Vec::new(),
+            held: Held::default(),
             skips_equal: false,
-            versions: versions.count,
-            version_bytes: versions.bytes,
+            versions: 0,
+            version_bytes: 0,
             expired_keys: 0,
-        })
+        };
+        if self.held.versions > 0 {
+            // What hangs under records that are not in the queue.
+            right.held = right.count_held();
+            versions.count += right.held.versions;
+            versions.bytes += right.held.bytes;
+            self.held.versions -= right.held.versions;
+            self.held.bytes -= right.held.bytes;
+        }
+        (right.versions, right.version_bytes) = (versions.count, versions.bytes);
+        self.versions -= versions.count;
+        self.version_bytes -= versions.bytes;
+        // A hold may have kept what no pin needs.
+        self.prune_all();
+        right.prune_all();
+        Ok(right)
     }
 }
 
@@ -150,8 +167,8 @@ impl Era {
         self.live_bytes -= live_bytes;
         let expiring = part_expiring(&mut self.expiring, at);
         let (number, start, newest) = (self.number, self.start, self.newest);
-        let index = right;
-        Self { number, start, newest, index, live_keys, live_bytes, expiring }
+        let (index, prune) = (right, self.prune.clone());
+        Self { number, start, newest, index, live_keys, live_bytes, expiring, prune }
     }
 }
 

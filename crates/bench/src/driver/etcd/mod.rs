@@ -14,6 +14,7 @@
 
 mod pipe;
 mod proto;
+mod transfer;
 pub mod txn;
 
 use std::collections::VecDeque;
@@ -29,6 +30,7 @@ use prost::Message;
 
 use self::pipe::Pipe;
 use self::proto::{DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, TxnResponse};
+use self::transfer::Transfer;
 use super::{Codec, REPLY_BYTES_MAX, Reply, Request};
 use crate::scenario::Action;
 
@@ -44,6 +46,10 @@ enum Kind {
     Put,
     Delete,
     Txn,
+    /// Reads both keys of a transfer.
+    TransferRead,
+    /// Writes them, if neither has changed.
+    TransferWrite,
 }
 
 impl Kind {
@@ -52,7 +58,7 @@ impl Kind {
             Kind::Range => "/etcdserverpb.KV/Range",
             Kind::Put => "/etcdserverpb.KV/Put",
             Kind::Delete => "/etcdserverpb.KV/DeleteRange",
-            Kind::Txn => "/etcdserverpb.KV/Txn",
+            Kind::Txn | Kind::TransferRead | Kind::TransferWrite => "/etcdserverpb.KV/Txn",
         }
     }
 }
@@ -78,6 +84,8 @@ pub struct Etcd {
     connection: Connection<Pipe, Bytes>,
     sender: SendRequest<Bytes>,
     calls: VecDeque<Call>,
+    /// The transfer under way: there is one at most.
+    transfer: Option<Transfer>,
     /// Why nothing more can be asked.
     broken: Option<String>,
 }
@@ -98,7 +106,8 @@ impl Etcd {
             _ => panic!("the pipe takes all bytes at once"),
         };
         let authority = authority.to_owned();
-        Self { authority, pipe, connection, sender, calls: VecDeque::new(), broken: None }
+        let calls = VecDeque::new();
+        Self { authority, pipe, connection, sender, calls, transfer: None, broken: None }
     }
 
     /// Moves everything as far as it goes.
@@ -192,6 +201,24 @@ impl Etcd {
     }
 }
 
+impl Etcd {
+    /// What a call's reply is to who asked; a transfer whose keys were read has none yet.
+    fn goes_on(&mut self, kind: Kind, reply: Reply) -> Option<Reply> {
+        let Some(transfer) = &self.transfer else { return Some(reply) };
+        let next = match (kind, &reply) {
+            (Kind::TransferRead, Reply::Value(read)) => match transfer.write(read) {
+                Ok(message) => (Kind::TransferWrite, framed(&message)),
+                Err(why) => return Some(Reply::Refused(Bytes::from_static(why.as_bytes()))),
+            },
+            (Kind::TransferWrite, Reply::Retried) => (Kind::TransferRead, framed(&transfer.read())),
+            _ => return Some(reply),
+        };
+        self.calls.push_back(Call { kind: next.0, state: CallState::Waits(next.1) });
+        self.drive();
+        (reply == Reply::Retried).then_some(reply)
+    }
+}
+
 /// One call failed, or the whole connection.
 fn failed(error: &h2::Error) -> Result<CallState, String> {
     match error.reason() {
@@ -229,10 +256,14 @@ fn reply(kind: Kind, message: &[u8]) -> Result<Reply, String> {
             let mut found = RangeResponse::decode(body).map_err(wrong)?.kvs;
             found.pop().map_or(Reply::Absent, |pair| Reply::Value(pair.value))
         }
+        Kind::TransferRead => Reply::Value(Bytes::copy_from_slice(body)),
+        Kind::TransferWrite if !TxnResponse::decode(body).map_err(wrong)?.succeeded => {
+            Reply::Retried
+        }
         Kind::Txn if !TxnResponse::decode(body).map_err(wrong)?.succeeded => {
             Reply::Refused(Bytes::from_static(b"a condition did not hold"))
         }
-        Kind::Put | Kind::Delete | Kind::Txn => Reply::Done,
+        Kind::Put | Kind::Delete | Kind::Txn | Kind::TransferWrite => Reply::Done,
     })
 }
 
@@ -266,6 +297,10 @@ impl Codec for Etcd {
             }
             Action::Delete => (Kind::Delete, framed(&DeleteRangeRequest { key })),
             Action::Command(words) => (Kind::Txn, framed(&txn::of_request(words, request))),
+            Action::Transfer(_) => {
+                let transfer = self.transfer.insert(Transfer::new(request));
+                (Kind::TransferRead, framed(&transfer.read()))
+            }
             Action::Sleep(_) => return,
         };
         self.calls.push_back(Call { kind, state: CallState::Waits(message) });
@@ -279,10 +314,13 @@ impl Codec for Etcd {
             input.clear();
             self.drive();
         }
-        if matches!(self.calls.front(), Some(Call { state: CallState::Over(_), .. }))
-            && let Some(Call { state: CallState::Over(reply), .. }) = self.calls.pop_front()
+        while matches!(self.calls.front(), Some(Call { state: CallState::Over(_), .. }))
+            && let Some(Call { kind, state: CallState::Over(reply) }) = self.calls.pop_front()
         {
-            return Ok(Some(reply));
+            // Without a reply it has asked for more, which may be answered already.
+            if let Some(reply) = self.goes_on(kind, reply) {
+                return Ok(Some(reply));
+            }
         }
         // What was answered before the end still counts.
         self.broken.clone().map_or(Ok(None), Err)
@@ -302,9 +340,10 @@ impl Codec for Etcd {
 
 #[cfg(test)]
 mod tests {
-    use super::proto::KeyValue;
+    use super::proto::{KeyValue, ResponseOp, Returned};
     use super::*;
     use crate::load::random::Random;
+    use crate::scenario::TransferMethod;
 
     /// Frames of HTTP/2 by hand: length, type, flags, stream, payload.
     fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -334,7 +373,7 @@ mod tests {
 
     fn ask(etcd: &mut Etcd, action: Action) -> BytesMut {
         let mut out = BytesMut::new();
-        etcd.encode(&Request { action: &action, key: b"k", value: b"v" }, &mut out);
+        etcd.encode(&Request { action: &action, key: b"a", other: b"b", value: b"7" }, &mut out);
         out
     }
 
@@ -346,7 +385,11 @@ mod tests {
         assert!(out.starts_with(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "{out:?}");
         assert!(!ask(&mut etcd, Action::Get).is_empty());
         assert!(!ask(&mut etcd, Action::Put).is_empty());
-        let value = |value: &'static str| KeyValue { key: "k".into(), value: value.into() };
+        let value = |value: &'static str| KeyValue {
+            key: "k".into(),
+            mod_revision: 1,
+            value: value.into(),
+        };
         let mut bytes = frame(4, 0, 0, &[]);
         bytes.extend(answer(3, &TxnResponse::default(), "0"));
         let mut input = BytesMut::from(&bytes[..]);
@@ -371,7 +414,7 @@ mod tests {
         let mut bytes = frame(4, 0, 0, &[]);
         bytes.extend(answer(1, &RangeResponse::default(), "0"));
         bytes.extend(answer(3, &RangeResponse::default(), "14"));
-        bytes.extend(answer(5, &TxnResponse { succeeded: false }, "0"));
+        bytes.extend(answer(5, &TxnResponse::default(), "0"));
         let mut input = BytesMut::from(&bytes[..]);
         let mut next = || etcd.decode(&mut input);
         assert_eq!(next(), Ok(Some(Reply::Absent)));
@@ -382,9 +425,40 @@ mod tests {
     }
 
     #[test]
+    fn a_transfer_reads_writes_and_begins_again_if_a_key_has_changed() {
+        let mut etcd = Etcd::new("h:1");
+        etcd.greet(&mut BytesMut::new());
+        ask(&mut etcd, Action::Transfer(TransferMethod::Watch));
+        let range = |value: &'static str| {
+            let pair = KeyValue { key: "k".into(), mod_revision: 5, value: value.into() };
+            ResponseOp { response: Some(Returned::Range(RangeResponse { kvs: vec![pair] })) }
+        };
+        let read = TxnResponse { succeeded: true, responses: vec![range("10"), range("20")] };
+        let written = |succeeded| TxnResponse { succeeded, responses: Vec::new() };
+        let settings = BytesMut::from(&frame(4, 0, 0, &[])[..]);
+        let mut sent = BytesMut::new();
+        let mut next = |mut input: BytesMut| {
+            let reply = etcd.decode(&mut input);
+            etcd.take_output(&mut sent);
+            reply
+        };
+        let bytes =
+            |stream, message: &TxnResponse| BytesMut::from(&answer(stream, message, "0")[..]);
+        assert_eq!(next(settings), Ok(None));
+        assert_eq!(next(bytes(1, &read)), Ok(None), "it writes now");
+        assert_eq!(next(bytes(3, &written(false))), Ok(Some(Reply::Retried)));
+        assert_eq!(next(bytes(5, &read)), Ok(None));
+        assert_eq!(next(bytes(7, &written(true))), Ok(Some(Reply::Done)));
+        // 7 less, and 7 more, twice; as fields of a message.
+        let has = |value: &[u8]| sent.windows(value.len()).filter(|at| *at == value).count();
+        assert_eq!((has(b"\x12\x013"), has(b"\x12\x0227")), (2, 2));
+    }
+
+    #[test]
     fn no_bytes_make_it_panic() {
         let mut random = Random::new(3);
-        let found = RangeResponse { kvs: vec![KeyValue { key: "k".into(), value: "v".into() }] };
+        let pair = KeyValue { key: "k".into(), mod_revision: 1, value: "v".into() };
+        let found = RangeResponse { kvs: vec![pair] };
         let mut good = frame(4, 0, 0, &[]);
         good.extend(answer(1, &found, "0"));
         good.extend(answer(3, &TxnResponse::default(), "0"));

@@ -35,7 +35,13 @@ pub fn transaction(
         let op = match verb {
             "if-absent" | "if-present" if made.success.is_empty() => {
                 let result = if verb == "if-absent" { EQUAL } else { GREATER };
-                made.compare.push(Compare { result, target: VERSION, key, version: Some(0) });
+                made.compare.push(Compare {
+                    result,
+                    target: VERSION,
+                    key,
+                    version: Some(0),
+                    mod_revision: None,
+                });
                 continue;
             }
             "get" => Op::Range(RangeRequest { key }),
@@ -76,7 +82,7 @@ mod tests {
     #[test]
     fn conditions_come_before_steps() {
         let action = Action::Get;
-        let request = Request { action: &action, key: b"k", value: b"v" };
+        let request = Request { action: &action, key: b"k", other: b"", value: b"v" };
         let made =
             of_request(&words("txn if-absent {key} put {key} {value} get a:{key}"), &request);
         assert_eq!(made.compare[0].key, "k");

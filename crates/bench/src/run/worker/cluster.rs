@@ -62,7 +62,7 @@ impl Worker<'_> {
     /// Sends a request to the node of its key.
     pub(super) fn send_to_owner(&mut self, client: usize, mut pending: Pending) {
         let action = &self.job.phase.mix[pending.entry].action;
-        let request = Request { action, key: &self.key, value: &self.value };
+        let request = Request { action, key: &self.key, other: &self.other, value: &self.value };
         let node = self.slots.as_mut().map_or(0, |slots| match action {
             Action::Command(words) if words.len() > 1 => {
                 let mut named = Vec::new();

@@ -187,6 +187,10 @@ impl Worker<'_> {
         loop {
             let more = link.fill(&mut self.buffer)?;
             while let Some(reply) = link.next_reply()? {
+                if reply == Reply::Retried {
+                    self.retries += 1;
+                    continue;
+                }
                 let Some(pending) = self.clients[index].pending.pop_front() else {
                     return Err(Broken("protocol: a reply to no request".to_owned()));
                 };

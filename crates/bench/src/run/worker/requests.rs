@@ -5,8 +5,16 @@ use std::cmp::Reverse;
 use super::{Job, KEY_DIGITS, Pending, Worker};
 use crate::driver::{Reply, Request};
 use crate::load::schedule::Schedule;
-use crate::load::values::{is_value_of, write_value};
+use crate::load::values::{Sizes, is_value_of, number_of, write_amount, write_drawn, write_of};
+use crate::load::written::Written;
 use crate::scenario::{Action, Driver};
+
+impl Job<'_> {
+    /// Which writes reads may return, if that is checked.
+    fn written(&self) -> Option<&Written> {
+        self.scenario.verifies_latest.then_some(&self.shared.written)
+    }
+}
 
 impl Worker<'_> {
     /// Sends what may be sent now.
@@ -83,13 +91,31 @@ impl Worker<'_> {
         };
         write_key(&self.job.scenario.keys.prefix, key, &mut self.key);
         self.value.clear();
-        let writes = matches!(action, Action::Put | Action::Insert | Action::Command(_));
-        if writes {
-            let len = self.job.scenario.sizes.draw(&mut self.random);
-            write_value(key, self.random.bits(), len, &mut self.value);
+        let sizes = &self.job.scenario.sizes;
+        let mut write = 0;
+        let has_numbers = matches!(sizes, Sizes::Number(_));
+        match action {
+            Action::Command(_) | Action::Transfer(_) if has_numbers => {
+                write_amount(&mut self.random, &mut self.value);
+            }
+            Action::Put | Action::Insert | Action::Command(_) => {
+                write = write_drawn(key, sizes, &mut self.random, &mut self.value);
+            }
+            _ => {}
         }
-        let request = Request { action, key: &self.key, value: &self.value };
-        let pending = Pending::new(entry, key, since, now);
+        self.other.clear();
+        if action.has_other() {
+            let other = self.keys.pick_other(key, &mut self.random);
+            write_key(&self.job.scenario.keys.prefix, other, &mut self.other);
+        }
+        let request = Request { action, key: &self.key, other: &self.other, value: &self.value };
+        let mut pending = Pending::new(entry, key, since, now);
+        if let Some(written) = self.job.written() {
+            (pending.write, pending.stamp) = (write, written.now());
+            if matches!(action, Action::Put | Action::Insert) {
+                written.sent(key, write, pending.stamp);
+            }
+        }
         if self.slots.is_some() {
             self.send_to_owner(index, pending);
         } else if let Some(link) = &mut self.clients[index].link {
@@ -97,7 +123,7 @@ impl Worker<'_> {
             self.under_way += 1;
             self.clients[index].pending.push_back(pending);
         } else {
-            let reply = self.job.memory.ask(&request);
+            let reply = self.job.shared.memory.ask(&request);
             let now = self.now();
             self.judge(&pending, &reply, now);
         }
@@ -116,7 +142,18 @@ impl Worker<'_> {
             (Action::Get, Reply::Value(value)) => {
                 let is_good =
                     !scenario.verifies || is_value_of(pending.key, &scenario.sizes, value);
-                if is_good { Ok(false) } else { Err("wrong value".to_owned()) }
+                if matches!(scenario.sizes, Sizes::Number(_)) {
+                    self.sum = self.sum.wrapping_add(number_of(value).unwrap_or(0));
+                }
+                let is_old = |written: &Written| {
+                    let write = write_of(value);
+                    write.is_some_and(|w| !written.may_return(pending.key, w, pending.stamp))
+                };
+                match is_good {
+                    true if self.job.written().is_some_and(is_old) => Err("old value".to_owned()),
+                    true => Ok(false),
+                    false => Err("wrong value".to_owned()),
+                }
             }
             (Action::Get, Reply::Done) => Err("no value and no word that there is none".to_owned()),
             // A server that answers without looking answers nothing else.
@@ -124,6 +161,17 @@ impl Worker<'_> {
                 Err("not acknowledged".to_owned())
             }
             (Action::Delete, Reply::Value(_)) => Err("not acknowledged".to_owned()),
+            (Action::Transfer(_), Reply::Absent | Reply::Value(_)) => {
+                Err("not acknowledged".to_owned())
+            }
+            (Action::Put | Action::Insert, _) => {
+                if let Some(written) = self.job.written() {
+                    let longest = scenario.target.request_timeout.as_nanos() as u64;
+                    let (key, write) = (pending.key, pending.write);
+                    written.acknowledged(key, write, written.now(), longest);
+                }
+                Ok(false)
+            }
             _ => Ok(false),
         };
         match judged {

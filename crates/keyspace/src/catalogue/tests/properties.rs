@@ -239,7 +239,10 @@ proptest! {
         let stands = Subject::Node(NodeId(node), admin_state);
         let (id, at) = (node >> 8, crate::Timestamp(node));
         let keyspaces = vec![KeyspaceId(1), KeyspaceId(9)];
-        let lease = Subject::Lease(crate::Lease { id, request: node, keyspaces, at, end_ms: id });
+        let kinds = [crate::LeaseKind::Hold, crate::LeaseKind::Pin];
+        let kind = kinds[node as usize % 2];
+        let lease = crate::Lease { id, request: node, kind, keyspaces, at, end_ms: id };
+        let lease = Subject::Lease(lease);
         let version = Subject::ClusterVersion(version);
         let subjects = [stands, drawn, version, Subject::Libraries, lease];
         let subjects = subjects.map(|subject| Ok(Box::new(subject)));

@@ -174,6 +174,8 @@ fn past_is_answered_here_up_to_closed_time_and_horizon() {
     view.read().serving.fresh(2, at(90));
     assert_eq!(shown(60).as_deref(), Some("new x"));
     assert_eq!(shown(61), None, "the next leader may write there");
+    let never = FetchRequest::keys([&b"never"[..]]);
+    assert_eq!(past_here(&route, 0, at(50), &never), None, "a replica may lack what is later");
     let below = past_here(&route, 0, at(9), &want);
     assert_eq!(below, Some(FetchResult::BelowSafePoint(at(10))));
     view.write().merged_away = true;

@@ -119,7 +119,7 @@ fn piece(engine: &MemoryEngine, want: &FetchRequest, time: Timestamp) -> Option<
 }
 
 /// What the replica here has for an answer at a past time, whether it leads or not. `None`: its
-/// leader must be asked.
+/// leader must be asked, also where a key has nothing: it may have something by now (M6).
 ///
 /// A leader has promised that nothing comes at or below `closed` any more, and all that came is
 /// applied here (SAFETY G2, G17). The promise outlives that leader only up to the logged horizon.
@@ -135,7 +135,13 @@ pub fn past_here(
     if !is_closed || state.descriptor.shard != route.shard(place) || state.merged_away {
         return None;
     }
-    want.is_of(&state.descriptor.arc).then(|| past(state, engine, at, want)).flatten()
+    let found = want.is_of(&state.descriptor.arc).then(|| past(state, engine, at, want)).flatten();
+    // Whether there is something later, of a key that has nothing here, its leader alone knows.
+    let is_unsure = |found: &FetchResult| {
+        let FetchResult::Past(values) = found else { return false };
+        values.contains(&PastValue::Nil)
+    };
+    found.filter(|found| !is_unsure(found))
 }
 
 /// What a question has for an answer at a past time. `None`: a transaction may write something here
@@ -147,7 +153,7 @@ fn past(
     want: &FetchRequest,
 ) -> Option<FetchResult> {
     let safe_point = engine.safe_point();
-    if at < safe_point {
+    if !engine.is_readable(at) {
         return Some(FetchResult::BelowSafePoint(safe_point));
     }
     let FetchRequest::Keys { keys, .. } = want else {
@@ -215,7 +221,7 @@ fn to_be_written(
 
 fn then(engine: &MemoryEngine, key: &[u8], at: Timestamp) -> PastValue {
     let safe_point = engine.safe_point();
-    if at < safe_point {
+    if !engine.is_readable(at) {
         return PastValue::BelowSafePoint(safe_point);
     }
     match engine.at(&engine.hasher().key(key), at) {

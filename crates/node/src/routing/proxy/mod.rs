@@ -279,7 +279,9 @@ impl Proxy {
             RpcMessage::CountReply { number, origin, count, .. } => {
                 effects.answers.push(counted(number, origin, count));
             }
-            RpcMessage::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
+            RpcMessage::SafePoint { keyspace, point } => {
+                effects.safe_points.push((keyspace, point));
+            }
             // Questions are not for a node without a replica; the executor answers them.
             _ => {}
         }

@@ -7,7 +7,7 @@ use keyspace::{DecodeError, KeyspaceId, ShardId, Subject, Timestamp};
 use overlay::KnownShard;
 
 use super::{RpcMessage, RpcRequestId};
-use crate::replica::{Count, SYSTEM, SafePointRequest};
+use crate::replica::{Count, SYSTEM, SafePoint, SafePointRequest};
 use crate::reshape::merge::MergeMessage;
 use crate::routing::fetch::{FetchRequest, FetchResult};
 use crate::routing::session::{BatchId, BatchVerdict};
@@ -79,7 +79,13 @@ impl RpcMessage {
                 put_point(11, *keyspace, *to, out);
                 out.push(u8::from(*is_pressed));
             }
-            RpcMessage::SafePoint { keyspace, at } => put_point(12, *keyspace, *at, out),
+            RpcMessage::SafePoint { keyspace, point } => {
+                let tag = if point.pins.is_empty() { 12 } else { 21 };
+                put_point(tag, *keyspace, point.at, out);
+                if !point.pins.is_empty() {
+                    point.encode_pins(out);
+                }
+            }
             RpcMessage::Count { shard, number, origin, index } => {
                 begin(13, *shard, out);
                 for word in [*number, u64::from(*origin), *index] {
@@ -147,7 +153,7 @@ impl RpcMessage {
 
     fn decode_small(tag: u8, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let shard = match tag {
-            3 | 6 | 11 | 12 => SYSTEM,
+            3 | 6 | 11 | 12 | 21 => SYSTEM,
             _ => ShardId(reader.varint()?),
         };
         Ok(match tag {
@@ -199,9 +205,13 @@ impl RpcMessage {
                 let is_pressed = read_flag(reader, "shortness of memory")?;
                 RpcMessage::RaiseSafePoint(SafePointRequest { keyspace, to, is_pressed })
             }
-            12 => {
+            tag @ (12 | 21) => {
                 let (keyspace, at) = read_point(reader)?;
-                RpcMessage::SafePoint { keyspace, at }
+                let pins = match tag {
+                    12 => Box::default(),
+                    _ => SafePoint::decode_pins(reader)?,
+                };
+                RpcMessage::SafePoint { keyspace, point: SafePoint { at, pins } }
             }
             13 => {
                 let (number, origin) = read_asker(reader)?;
@@ -372,6 +382,19 @@ mod tests {
             RpcMessage::NotLeader { shard: ShardId(shard), what, known }.encode(&mut bytes);
             assert_eq!(RpcMessage::decode(bytes.into()).is_ok(), shard == 4);
         }
+    }
+
+    #[test]
+    fn safe_points_are_read_with_and_without_pins() {
+        for pins in [vec![], vec![Timestamp(3)], vec![Timestamp(3), Timestamp(7)]] {
+            let point = SafePoint { at: Timestamp(9), pins: pins.into() };
+            let rpc = RpcMessage::SafePoint { keyspace: KeyspaceId(1), point };
+            let mut bytes = Vec::new();
+            rpc.encode(&mut bytes);
+            assert_eq!(RpcMessage::decode(Bytes::from(bytes)), Ok(rpc));
+        }
+        let none = [&[21, 1][..], &[0; 9]].concat();
+        assert!(RpcMessage::decode(Bytes::from(none)).is_err(), "it has pins or another tag");
     }
 
     proptest! {

@@ -14,7 +14,8 @@
 //! | `len at=250` | how many keys have values |
 //! | `scan at=150 page=1` | all keys with values, page by page; they are sorted afterwards |
 //! | `range "b..m" at=150 reverse=true page=1 max=2` | keys in order, as far as `max` pages go |
-//! | `safe_point 150`, `collect`, `collect 1` | raises the safe point; frees what may go, or so much |
+//! | `safe_point 150 pins="20,30"` | raises the safe point, with these pins |
+//! | `collect`, `collect 1` | frees what may go, or so much |
 //!
 //! Scripts in `engine/ordered` run on ordered engines alone. `UPDATE_GOLDENFILES=1` writes the
 //! outputs anew.
@@ -116,7 +117,11 @@ enum Verb {
         #[arg(key)]
         max: Option<u64>,
     },
-    SafePoint(u64),
+    SafePoint {
+        to: u64,
+        #[arg(key)]
+        pins: Option<String>,
+    },
     Collect {
         #[arg(optional)]
         budget: Option<u64>,
@@ -263,9 +268,13 @@ impl<V: Engine> goldenscript::Runner for Script<V> {
             Verb::Range { keys, at: time, reverse, page, max } => {
                 self.ranged(keys, at(time), (*reverse, size(page), size(max)))
             }
-            Verb::SafePoint(to) => {
-                engine.raise_safe_point(millis(*to));
-                format!("safe point {}", engine.safe_point().millis())
+            Verb::SafePoint { to, pins } => {
+                let pins = pins.iter().flat_map(|pins| pins.split(','));
+                let pins: Result<Vec<u64>, _> = pins.map(str::parse).collect();
+                let pins: Vec<Timestamp> = pins?.into_iter().map(millis).collect();
+                engine.raise(millis(*to), &pins);
+                let pins = engine.pins().iter().map(|pin| format!(", pin {}", pin.millis()));
+                format!("safe point {}{}", engine.safe_point().millis(), pins.collect::<String>())
             }
             // Whether there is more to do is each engine's own, unless it had no limit.
             Verb::Collect { budget } => {

@@ -155,6 +155,16 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
         self.b.raise_safe_point(to);
     }
 
+    fn raise(&mut self, to: Timestamp, pins: &[Timestamp]) {
+        self.a.raise(to, pins);
+        self.b.raise(to, pins);
+    }
+
+    fn pins(&self) -> &[Timestamp] {
+        assert_eq!(self.a.pins(), self.b.pins());
+        self.a.pins()
+    }
+
     fn collect(&mut self, budget_records: usize) -> bool {
         self.b.collect(budget_records);
         self.a.collect(budget_records)

@@ -39,11 +39,19 @@ pub(super) struct Model {
     /// The versions of each key, oldest first.
     pub keys: BTreeMap<Vec<u8>, Vec<Written>>,
     pub safe_point: Timestamp,
+    /// The times below it that can be read.
+    pub pins: Vec<Timestamp>,
 }
 
 impl Model {
     pub fn new(layout: Layout, hasher: KeyHasher) -> Self {
-        Self { layout, hasher, keys: BTreeMap::new(), safe_point: Timestamp::ZERO }
+        Self {
+            layout,
+            hasher,
+            keys: BTreeMap::new(),
+            safe_point: Timestamp::ZERO,
+            pins: Vec::new(),
+        }
     }
 
     fn visible(&self, key: &[u8], at: Timestamp) -> Option<Version<'_>> {
@@ -106,27 +114,32 @@ impl Model {
         {
             (*end_slot, *first_slot) = (*cut, *cut);
         }
-        Self { keys: right, layout, ..*self }
+        Self { keys: right, layout, pins: self.pins.clone(), ..*self }
     }
 
     /// Takes in the keys that follow.
     pub fn join(&mut self, right: Self) {
-        self.keys.extend(right.keys);
         if let (Layout::Hashed { end_slot, .. }, Layout::Hashed { end_slot: end, .. }) =
             (&mut self.layout, right.layout)
         {
             *end_slot = end;
         }
+        let was_there =
+            |half: &Self, pin: &Timestamp| *pin >= half.safe_point || half.pins.contains(pin);
+        let of_higher = if self.safe_point > right.safe_point { &self.pins } else { &right.pins };
+        let both = |pin: &&Timestamp| was_there(self, pin) && was_there(&right, pin);
+        self.pins = of_higher.iter().filter(both).copied().collect();
         self.safe_point = self.safe_point.max(right.safe_point);
+        self.keys.extend(right.keys);
     }
 
     /// What a dump from `low` to `at` restores to.
-    pub fn cut(&self, low: Timestamp, at: Timestamp) -> Self {
+    pub fn cut(&self, low: Timestamp, at: Timestamp, pins: &[Timestamp]) -> Self {
         let mut cut = self.clone();
         for chain in cut.keys.values_mut() {
             chain.retain(|written| written.timestamp <= at);
         }
-        cut.safe_point = low;
+        (cut.safe_point, cut.pins) = (low, pins.to_vec());
         cut
     }
 }
@@ -145,6 +158,13 @@ impl Engine for Model {
     }
 
     fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> ReadResult<'_> {
+        if at < self.safe_point {
+            return match (self.visible(key.bytes, at), self.at(key, self.safe_point)) {
+                (Some(version), _) => ReadResult::Value(version),
+                (None, ReadResult::Nil) => ReadResult::Nil,
+                (None, ReadResult::Value(_) | ReadResult::NilYet) => ReadResult::NilYet,
+            };
+        }
         let chain = self.keys.get(key.bytes).map_or(&[][..], |chain| chain);
         let (seen, later) = chain.split_at(chain.partition_point(|w| w.timestamp <= at));
         match seen.last().map(|written| (written, written.seen(at))) {
@@ -269,6 +289,21 @@ impl Engine for Model {
 
     fn raise_safe_point(&mut self, to: Timestamp) {
         self.safe_point = self.safe_point.max(to);
+    }
+
+    fn raise(&mut self, to: Timestamp, pins: &[Timestamp]) {
+        if to >= self.safe_point {
+            let can_be =
+                |pin: &Timestamp| *pin < to && (*pin >= self.safe_point || self.pins.contains(pin));
+            let mut pins: Vec<Timestamp> = pins.iter().copied().filter(can_be).collect();
+            pins.sort();
+            pins.dedup();
+            (self.safe_point, self.pins) = (to, pins);
+        }
+    }
+
+    fn pins(&self) -> &[Timestamp] {
+        &self.pins
     }
 
     fn collect(&mut self, _: usize) -> bool {

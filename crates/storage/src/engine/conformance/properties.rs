@@ -10,7 +10,8 @@ use keyspace::linear_hash::bit_reversed_hash;
 use keyspace::{Cut, KeyHasher, SLOTS, Slot, Timestamp, slot_of};
 use proptest::prelude::*;
 
-use super::super::era::Era;
+use super::super::era::{Era, FlushedEra};
+use super::super::pins::lowest_pin;
 use super::super::record::Record;
 use super::super::{
     DumpCursor, Engine, Layout, MemoryEngine, PieceLimits, Range, ScanCursor, Version,
@@ -62,6 +63,15 @@ enum Op {
     RaiseSafePoint {
         percent: u64,
     },
+    /// A time between the safe point and now stays readable.
+    Lease {
+        percent: u64,
+    },
+    EndLease {
+        lease: prop::sample::Index,
+    },
+    /// The engine hears which leases have ended, though the safe point stays.
+    TellPins,
     Collect {
         budget: usize,
     },
@@ -83,6 +93,9 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => (0..=KEYS.len(), 0..=KEYS.len())
             .prop_map(|(from, end)| Op::FlushWithin { from, end }),
         2 => (0u64..=100).prop_map(|percent| Op::RaiseSafePoint { percent }),
+        2 => (0u64..=100).prop_map(|percent| Op::Lease { percent }),
+        1 => any::<prop::sample::Index>().prop_map(|lease| Op::EndLease { lease }),
+        1 => Just(Op::TellPins),
         3 => prop_oneof![0usize..4, Just(usize::MAX)].prop_map(|budget| Op::Collect { budget }),
         3 => (0usize..5, prop_oneof![0usize..80, Just(usize::MAX)]).prop_map(
             |(examined_max, bytes_max)| Op::Dump { limits: PieceLimits { examined_max, bytes_max } }
@@ -113,6 +126,7 @@ fn times(model: &Model, now: Timestamp) -> Vec<Timestamp> {
         .chain([model.safe_point.0, now.0])
         .filter(|time| (model.safe_point.0..=now.0).contains(time))
         .map(Timestamp)
+        .chain(model.pins.iter().copied())
         .collect();
     times.sort();
     times.dedup();
@@ -189,9 +203,11 @@ impl MemoryEngine {
     /// Counts the front page's invariants 1, 2, 3, 5 and 6 through.
     fn check(&self) {
         let (mut versions, mut bytes, mut queued) = (0, 0, 0);
-        let limit = self.limit();
-        let whole = self.retired.iter().filter(|retired| retired.end > limit);
-        let half_gone = self.retired.iter().any(|retired| retired.end <= limit);
+        let (limit, pins) = (self.limit(), self.all_pins());
+        let is_whole = |retired: &FlushedEra| retired.end > limit || retired.is_pinned(&pins);
+        let whole = self.retired.iter().filter(|retired| is_whole(retired));
+        let half_gone = !self.retired.iter().all(is_whole);
+        assert!(self.pins.is_sorted() && self.pins.iter().all(|pin| *pin < self.safe_point));
         for era in whole.map(|retired| &retired.era).chain([&self.current]) {
             let heads: Vec<Record> = era.index.heads_from(None).collect();
             assert_eq!(heads.len() as u64, era.index.len());
@@ -217,6 +233,26 @@ impl MemoryEngine {
         if !half_gone {
             assert_eq!((versions, bytes), (self.versions, self.version_bytes));
             assert_eq!(queued, self.queue.len());
+            assert_eq!(self.held, self.count_held());
+        }
+    }
+
+    /// Nothing stays that neither a pin nor a later read needs.
+    fn check_collected(&self) {
+        assert!(self.holds.is_empty());
+        let eras = self.retired.iter().map(|retired| (&retired.era, Some(retired.end)));
+        for (era, end) in eras.chain([(&self.current, None)]) {
+            for head in era.index.heads_from(None) {
+                let (mut chain, mut newer) = (Some(head), end);
+                while let Some(record) = chain {
+                    let at = record.timestamp();
+                    let is_above = newer.is_none_or(|newer| newer > self.safe_point);
+                    let until = newer.unwrap_or(Timestamp::MAX);
+                    let is_pinned = lowest_pin(&self.pins, at, until).is_some();
+                    assert!(is_above || is_pinned, "{at:?} under {newer:?} stays");
+                    (newer, chain) = (Some(at), record.older());
+                }
+            }
         }
     }
 
@@ -239,12 +275,17 @@ struct Run {
     /// Those of [`KEYS`] that lie in its shard.
     names: Vec<&'static [u8]>,
     now: Timestamp,
-    dump: Option<(DumpCursor, [Timestamp; 2], Vec<Vec<u8>>)>,
+    /// Times that are to stay readable.
+    leases: Vec<Timestamp>,
+    dump: Option<HalfDump>,
 }
+
+/// A dump under way: between which times, with which pins, and its blocks so far.
+type HalfDump = (DumpCursor, [Timestamp; 2], Vec<Timestamp>, Vec<Vec<u8>>);
 
 impl Run {
     fn step(&mut self, op: &Op) {
-        let Self { both, now, .. } = self;
+        let Self { both, now, leases, .. } = self;
         let now = *now;
         if let Op::Put { key, .. } | Op::Delete { key } | Op::SetExpiry { key, .. } = op
             && !self.names.contains(&KEYS[*key])
@@ -274,11 +315,24 @@ impl Run {
             }
             Op::RaiseSafePoint { percent } => {
                 let low = both.safe_point().0;
-                both.raise_safe_point(Timestamp(low + (now.0 - low) * percent / 100));
+                both.raise(Timestamp(low + (now.0 - low) * percent / 100), leases);
             }
+            Op::Lease { percent } => {
+                let low = both.safe_point().0;
+                leases.push(Timestamp(low + (now.0 - low) * percent / 100));
+            }
+            Op::EndLease { lease } => {
+                if !leases.is_empty() {
+                    leases.swap_remove(lease.index(leases.len()));
+                }
+            }
+            Op::TellPins => both.raise(both.safe_point(), leases),
             Op::Collect { budget } => {
                 let more = both.collect(*budget);
                 assert!(!more || *budget < usize::MAX);
+                if !more && self.dump.is_none() {
+                    self.both.a.check_collected();
+                }
             }
             Op::Dump { limits } => self.dump(*limits),
         }
@@ -291,10 +345,11 @@ impl Run {
             // A replica that dumps at a time has applied all entries of that time.
             self.now = at.next();
             let low = engine.safe_point().min(at);
-            engine.pin(engine.safe_point());
-            (DumpCursor::default(), [low, at], Vec::new())
+            engine.hold(engine.safe_point());
+            let pins = engine.pins().to_vec();
+            (DumpCursor::with_pins(&pins), [low, at], pins, Vec::new())
         });
-        let (cursor, [low, at], blocks) = &mut dump;
+        let (cursor, [low, at], pins, blocks) = &mut dump;
         let mut block = Vec::new();
         let more = engine.dump(cursor, *low, *at, limits, &mut block);
         blocks.push(block);
@@ -302,17 +357,23 @@ impl Run {
             self.dump = Some(dump);
             return;
         }
-        engine.unpin(*low);
+        engine.release(*low);
         let mut restored = MemoryEngine::new(engine.layout(), HASHER);
-        restored.raise_safe_point(*low);
+        restored.raise(*low, pins);
         for block in blocks {
             restored.restore(block).expect("what was dumped can be restored");
         }
         restored.check();
-        let mut restored = Mirror { a: restored, b: model.cut(*low, *at) };
+        let mut restored = Mirror { a: restored, b: model.cut(*low, *at, pins) };
         compare(&restored, names, *at);
         restored.collect(usize::MAX);
         restored.a.check();
+        restored.a.check_collected();
+        compare(&restored, names, *at);
+        restored.raise(*low, &[]);
+        restored.collect(usize::MAX);
+        restored.a.check();
+        restored.a.check_collected();
         compare(&restored, names, *at);
     }
 
@@ -328,13 +389,15 @@ impl Run {
         let b = self.both.b.split_off(at);
         let (left, right) = self.names.iter().partition(|key| is_before(key, at));
         self.names = left;
-        Self { both: Mirror { a, b }, names: right, now: self.now, dump: None }
+        let leases = self.leases.clone();
+        Self { both: Mirror { a, b }, names: right, now: self.now, leases, dump: None }
     }
 }
 
 fn begin(layout: Layout) -> Run {
     let both = Mirror { a: MemoryEngine::new(layout, HASHER), b: Model::new(layout, HASHER) };
-    Run { both, names: KEYS.to_vec(), now: Timestamp::from_millis(10), dump: None }
+    let now = Timestamp::from_millis(10);
+    Run { both, names: KEYS.to_vec(), now, leases: Vec::new(), dump: None }
 }
 
 fn run(layout: Layout, ops: &[Op]) {
@@ -348,10 +411,10 @@ fn go_on(mut run: Run, ops: &[Op]) {
     }
     let Run { both: Mirror { a: mut engine, .. }, now, dump, .. } = run;
     engine.flush(now);
-    if let Some((_, [low, _], _)) = dump {
-        engine.unpin(low);
+    if let Some((_, [low, _], ..)) = dump {
+        engine.release(low);
     }
-    engine.raise_safe_point(now);
+    engine.raise(now, &[]);
     while engine.collect(3) {}
     let usage = engine.usage();
     assert_eq!((usage.versions, usage.live_bytes, usage.old_bytes, usage.keys), (0, 0, 0, 0));
@@ -374,12 +437,13 @@ fn joined(layout: Layout, before: &[Op], at: &Cut, between: &[Vec<Op>; 2], after
     let mut right = left.split_off(at);
     between[0].iter().for_each(|op| left.step(op));
     between[1].iter().for_each(|op| right.step(op));
-    let Run { both: Mirror { a: mut engine, b: model }, names, now, .. } = right;
+    let Run { both: Mirror { a: mut engine, b: model }, names, now, leases, .. } = right;
     left.both.a.join(engine.take());
     let nothing = engine.usage();
     assert_eq!((nothing.versions, nothing.keys, engine.middle()), (0, 0, None));
     left.both.b.join(model);
     left.names.extend(names);
+    left.leases.extend(leases);
     left.now = left.now.max(now).next();
     left.dump = None;
     left.check();

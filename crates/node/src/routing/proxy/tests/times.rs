@@ -9,7 +9,7 @@ fn safe_point_ahead_of_shards_clock_collects_nothing() {
     two.run();
     let before = two.clock_there.now();
     let to = keyspace::Timestamp::from_millis(before.millis() + 3_600_000);
-    two.there.accept(Input::RaiseShard { shard: two.shard, to });
+    two.there.accept(Input::RaiseShard { shard: two.shard, to: to.into() });
     two.run();
     let view = two.there.view(two.shard).expect("the shard is on this node");
     let state = view.read();
