@@ -5,7 +5,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build dist run check test bench papers callgrind golden settings sim fuzz soak deny
+.PHONY: help setup build dist run wiki check test bench papers callgrind golden settings sim fuzz soak deny
 
 DIR ?= carillon-dev
 NODES ?=
@@ -33,6 +33,9 @@ dist: ## Builds target/dist/carillon by what it does under load: a quarter faste
 
 run: build ## Builds and starts three nodes on ./carillon-dev (NODES=…, DIR=…)
 	@exec target/release/carillon dev --dir $(DIR) $(if $(NODES),--nodes $(NODES))
+
+wiki: ## Starts three nodes on ./carillon-wiki, and a wiki on them: http://127.0.0.1:8090/
+	@scripts/wiki.sh
 
 check: ## Format, clippy, unit tests and golden scripts: before each commit, in minutes
 	@scripts/check.sh

@@ -286,6 +286,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/locks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Locks that are held, page by page. */
+        get: operations["locks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/locks/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who holds a lock. */
+        get: operations["lock"];
+        /** Has a lease last for so long from now on. */
+        put: operations["renewLock"];
+        /** Takes a lock, or waits for it. Its token is larger than those of all holders before. */
+        post: operations["acquireLock"];
+        /** Releases a lock. */
+        delete: operations["releaseLock"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/metrics": {
         parameters: {
             query?: never;
@@ -493,6 +530,137 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/topics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The topics of a keyspace. */
+        get: operations["topics"];
+        put?: never;
+        /** Makes a topic. One that is there with the same settings is left as it is. */
+        post: operations["createTopic"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/topics/{topic}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A topic, with its groups. */
+        get: operations["topic"];
+        put?: never;
+        post?: never;
+        /**
+         * Deletes a topic, with its messages and groups. Nobody can use it from the beginning on; if the
+         *     answer does not come, asking again goes on.
+         */
+        delete: operations["deleteTopic"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/topics/{topic}/groups/{group}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Makes a group, whose members share the topic's messages. One that is there gets these settings,
+         *     and goes on where it is.
+         */
+        put: operations["subscribe"];
+        post?: never;
+        /** Ends a group. */
+        delete: operations["unsubscribe"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/topics/{topic}/groups/{group}/ack": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Says what became of messages that were handed out. */
+        post: operations["acknowledge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/topics/{topic}/groups/{group}/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Hands out messages of a group as they are published: a stream of server-sent events. */
+        get: operations["streamMessages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/topics/{topic}/groups/{group}/take": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Hands out messages to a member of a group, or waits for one: each has to be acknowledged in
+         *     time, or is handed out again.
+         */
+        post: operations["take"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/topics/{topic}/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Publishes messages, all at one moment: they get numbers one behind the other. */
+        post: operations["publish"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/txn": {
         parameters: {
             query?: never;
@@ -566,6 +734,36 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description `POST /v1/topics/{topic}/groups/{group}/ack`. */
+        AckBody: {
+            /** @description Numbers of messages that are given back: they are delivered again at once. */
+            back?: components["schemas"]["WholeNumber"][];
+            /** @description Numbers of messages that are done: they are not delivered again. */
+            done?: components["schemas"]["WholeNumber"][];
+        };
+        /** @description What became of it. */
+        AckedBody: {
+            /**
+             * Format: uint64
+             * @description How many of the messages were handed out, and not acknowledged.
+             */
+            found: number;
+        };
+        /** @description `POST /v1/locks/{name}`. */
+        AcquireBody: {
+            /** @description Who; one who has it already keeps it, and its lease is renewed. Somebody new, if not given. */
+            owner?: string | null;
+            /**
+             * Format: uint64
+             * @description The lease, in ms: 30 s, unless it says otherwise.
+             */
+            ttl_ms?: number | null;
+            /**
+             * Format: uint64
+             * @description How long to wait for it, in ms: not at all, unless it says otherwise.
+             */
+            wait_ms?: number | null;
+        };
         /**
          * @description A node's admin state.
          * @enum {string}
@@ -1009,6 +1207,59 @@ export interface components {
             /** @description When it was written, as digits. */
             version?: string;
         };
+        /** @description `PUT /v1/topics/{topic}/groups/{group}`. */
+        GroupBody: {
+            /**
+             * Format: uint64
+             * @description Time to acknowledge a message, in ms: 30 s, unless it says otherwise.
+             */
+            ack_ms?: number | null;
+            /** @description That topic. */
+            dead_letter?: string | null;
+            /**
+             * Format: uint64
+             * @description After so many deliveries a message goes to the dead-letter topic.
+             */
+            deliveries_max?: number | null;
+            from?: components["schemas"]["WholeNumber"] | null;
+        };
+        /** @description A group as it is. */
+        GroupInfo: {
+            /**
+             * Format: uint64
+             * @description Time to acknowledge a message, in ms.
+             */
+            ack_ms: number;
+            /** @description That topic. */
+            dead_letter?: string;
+            /**
+             * Format: uint64
+             * @description After so many deliveries a message goes to the dead-letter topic; 0: never.
+             */
+            deliveries_max: number;
+            /**
+             * Format: uint64
+             * @description Messages that the topic dropped before the group had them.
+             */
+            missed: number;
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: uint64
+             * @description The number of the next message that it has not had.
+             */
+            next: number;
+            /**
+             * Format: uint64
+             * @description Messages that were handed out and are not acknowledged.
+             */
+            unacknowledged: number;
+            /**
+             * Format: uint64
+             * @description Messages that wait for it and that it has not had.
+             */
+            waiting: number;
+        };
         /** @description How things are, and why. */
         Health: {
             /** @description Why it is not `ok`, the worst first: a sentence each. */
@@ -1205,6 +1456,27 @@ export interface components {
             /** @description `resp`, `native` or `http`. */
             protocol: string;
         };
+        /** @description A lock that is held. */
+        LockInfo: {
+            /**
+             * Format: uint64
+             * @description When its lease ends unless it is renewed, in milliseconds since 1970.
+             */
+            ends_at_ms: number;
+            /** @description Its name. */
+            name: string;
+            /** @description Who holds it. */
+            owner: string;
+            /** @description Its token, as digits: larger than those of all holders before. */
+            token: string;
+        };
+        /** @description Locks that are held. */
+        LockPage: {
+            /** @description By name. */
+            locks: components["schemas"]["LockInfo"][];
+            /** @description What `after` of the next page is; `null`: this was the last one. */
+            next: string | null;
+        };
         /** @description What data takes on disk. */
         LogStatus: {
             /**
@@ -1260,6 +1532,23 @@ export interface components {
              * @description The shard, which will have the slots of both.
              */
             shard: number;
+        };
+        /** @description Where a message was before it came to a dead-letter topic. */
+        MessageOrigin: {
+            /**
+             * Format: uint64
+             * @description How often it was delivered.
+             */
+            deliveries: number;
+            /** @description The group that did not acknowledge it. */
+            group: string;
+            /**
+             * Format: uint64
+             * @description Its number there.
+             */
+            number: number;
+            /** @description Its topic. */
+            topic: string;
         };
         /** @description What a node has counted, without labels. */
         MetricsSummary: {
@@ -1451,6 +1740,9 @@ export interface components {
         } | {
             /** @description Keys in order, with their values; of ordered keyspaces. */
             range: components["schemas"]["RangeOp"];
+        } | {
+            /** @description A message for a topic of the keyspace. */
+            publish: components["schemas"]["PublishOp"];
         };
         /** @description What a snapshot keeps below a safe point. */
         PinnedTime: {
@@ -1501,6 +1793,31 @@ export interface components {
          * @enum {string}
          */
         ProblemOutcome: "not done" | "unknown";
+        /** @description `POST /v1/topics/{topic}/messages`. */
+        PublishBody: {
+            /** @description The messages. */
+            messages: components["schemas"]["Text"][];
+        };
+        /** @description A message for a topic. */
+        PublishOp: {
+            /** @description The message. */
+            message: components["schemas"]["Text"];
+            /** @description The topic. */
+            topic: string;
+        };
+        /** @description Messages that were published. */
+        PublishedMessages: {
+            /**
+             * Format: uint64
+             * @description The number of the first.
+             */
+            first: number;
+            /**
+             * Format: uint64
+             * @description The number of the last.
+             */
+            last: number;
+        };
         /** @description A new value for a key. */
         PutOp: {
             /** @description The key. */
@@ -1538,6 +1855,16 @@ export interface components {
             /**
              * Format: uint64
              * @description For how long from now on, in ms; ten minutes, unless it says otherwise.
+             */
+            ttl_ms?: number | null;
+        };
+        /** @description `PUT /v1/locks/{name}`. */
+        RenewLockBody: {
+            /** @description The holder's token. */
+            token: components["schemas"]["WholeNumber"];
+            /**
+             * Format: uint64
+             * @description The lease from now on, in ms: 30 s, unless it says otherwise.
              */
             ttl_ms?: number | null;
         };
@@ -2015,10 +2342,122 @@ export interface components {
          * @enum {string}
          */
         Survive: "node" | "domain" | "2-nodes";
+        /** @description `POST /v1/topics/{topic}/groups/{group}/take`. */
+        TakeBody: {
+            /**
+             * Format: uint64
+             * @description At most so many messages.
+             */
+            max?: number | null;
+            /**
+             * Format: uint64
+             * @description How long to wait for one, in ms: not at all, unless it says otherwise.
+             */
+            wait_ms?: number | null;
+        };
+        /** @description Messages that are handed out. */
+        TakenBody: {
+            /**
+             * Format: uint64
+             * @description Messages that went to the dead-letter topic.
+             */
+            dead: number;
+            /** @description By rising number. */
+            messages: components["schemas"]["TakenMessage"][];
+            /**
+             * Format: uint64
+             * @description Messages that the topic dropped before the group had them, since its last take.
+             */
+            missed: number;
+        };
+        /** @description A message that is handed out. */
+        TakenMessage: {
+            /**
+             * Format: uint64
+             * @description How often it was handed out, this time included.
+             */
+            deliveries: number;
+            /** @description What was published. */
+            message: components["schemas"]["Text"];
+            /**
+             * Format: uint64
+             * @description Its number.
+             */
+            number: number;
+            /** @description Where it was before it came to this dead-letter topic. */
+            origin?: components["schemas"]["MessageOrigin"];
+            /**
+             * Format: uint64
+             * @description When it was published, in milliseconds since 1970.
+             */
+            published_at_ms: number;
+        };
         /** @description Bytes: a string if they are UTF-8, else in base64. */
         Text: string | {
             /** @description In base64. */
             base64: string;
+        };
+        /** @description `POST /v1/topics`. */
+        TopicBody: {
+            /**
+             * Format: uint64
+             * @description How many bytes of messages are kept: 256 MiB, unless it says otherwise.
+             */
+            bytes_max?: number | null;
+            /**
+             * Format: uint64
+             * @description How long a message is kept, in ms: a week, unless it says otherwise.
+             */
+            kept_ms?: number | null;
+            /**
+             * Format: uint64
+             * @description How many messages are kept: 100 000, unless it says otherwise.
+             */
+            messages_max?: number | null;
+            /** @description Its name. */
+            name: string;
+        };
+        /** @description A topic as it is. */
+        TopicInfo: {
+            /**
+             * Format: uint64
+             * @description Bytes of the messages that are there, at most.
+             */
+            bytes: number;
+            /**
+             * Format: uint64
+             * @description How many bytes of messages are kept.
+             */
+            bytes_max: number;
+            /**
+             * Format: uint64
+             * @description The number of the oldest message that may be there.
+             */
+            first: number;
+            /** @description Its groups, by name. */
+            groups: components["schemas"]["GroupInfo"][];
+            /**
+             * Format: uint64
+             * @description How long a message is kept, in ms.
+             */
+            kept_ms: number;
+            /**
+             * Format: uint64
+             * @description How many messages are kept.
+             */
+            messages_max: number;
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: uint64
+             * @description The number of the next message.
+             */
+            next: number;
+        };
+        /** @description The names of topics. */
+        TopicList: {
+            /** @description By name. */
+            topics: string[];
         };
         /** @description `POST /v1/txn`. */
         TxnBody: {
@@ -2061,6 +2500,9 @@ export interface components {
         } | {
             /** @description So. */
             deleted: boolean;
+        } | {
+            /** @description Its number, as digits. */
+            published: string;
         } | {
             /** @description The keys. */
             keys: components["schemas"]["TxnPair"][];
@@ -4404,6 +4846,585 @@ export interface operations {
             };
         };
     };
+    locks: {
+        parameters: {
+            query?: {
+                /** @description What names begin with. */
+                prefix?: string;
+                /** @description `next` of the page before. */
+                after?: string;
+                /** @description So many. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page, by name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LockPage"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `operation-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`, `stopping`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    lock: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is held. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LockInfo"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `nil`, `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`, `stopping`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    renewLock: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RenewLockBody"];
+            };
+        };
+        responses: {
+            /** @description It is held on, with the same token. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LockInfo"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `lock-lost`, `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`, `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    acquireLock: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AcquireBody"];
+            };
+        };
+        responses: {
+            /** @description It is held. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LockInfo"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `lock-held`, `lock-lost`, `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`, `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    releaseLock: {
+        parameters: {
+            query: {
+                /** @description The holder's token. */
+                token: string;
+            };
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Nobody holds it. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `lock-lost`, `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     metricsInShort: {
         parameters: {
             query?: {
@@ -5924,6 +6945,1244 @@ export interface operations {
             };
             /** @description `head-too-long`. */
             431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    topics: {
+        parameters: {
+            query?: {
+                /** @description The keyspace: 0, if not given. */
+                keyspace?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Their names. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TopicList"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`, `stopping`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createTopic: {
+        parameters: {
+            query?: {
+                /** @description The keyspace: 0, if not given. */
+                keyspace?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TopicBody"];
+            };
+        };
+        responses: {
+            /** @description As it is. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TopicInfo"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`, `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    topic: {
+        parameters: {
+            query?: {
+                /** @description The keyspace: 0, if not given. */
+                keyspace?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Its name. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As it is. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TopicInfo"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`, `no-topic`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`, `stopping`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteTopic: {
+        parameters: {
+            query?: {
+                /** @description The keyspace: 0, if not given. */
+                keyspace?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Its name. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`, `no-topic`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    subscribe: {
+        parameters: {
+            query?: {
+                /** @description The keyspace: 0, if not given. */
+                keyspace?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The topic. */
+                topic: string;
+                /** @description The group's name. */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GroupBody"];
+            };
+        };
+        responses: {
+            /** @description As it is. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupInfo"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`, `no-topic`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`, `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    unsubscribe: {
+        parameters: {
+            query?: {
+                /** @description The keyspace: 0, if not given. */
+                keyspace?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The topic. */
+                topic: string;
+                /** @description The group's name. */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`, `no-topic`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    acknowledge: {
+        parameters: {
+            query?: {
+                /** @description The keyspace: 0, if not given. */
+                keyspace?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The topic. */
+                topic: string;
+                /** @description The group's name. */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AckBody"];
+            };
+        };
+        responses: {
+            /** @description It is known. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AckedBody"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`, `no-topic`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`, `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    streamMessages: {
+        parameters: {
+            query?: {
+                /** @description The keyspace: 0, if not given. */
+                keyspace?: string;
+                /** @description At most so many at a time. */
+                max?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The topic. */
+                topic: string;
+                /** @description The group's name. */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Messages, each a JSON object. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`, `no-topic`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    take: {
+        parameters: {
+            query?: {
+                /** @description The keyspace: 0, if not given. */
+                keyspace?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The topic. */
+                topic: string;
+                /** @description The group's name. */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TakeBody"];
+            };
+        };
+        responses: {
+            /** @description What there is, maybe nothing. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TakenBody"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`, `no-topic`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`, `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    publish: {
+        parameters: {
+            query?: {
+                /** @description The keyspace: 0, if not given. */
+                keyspace?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Its name. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PublishBody"];
+            };
+        };
+        responses: {
+            /** @description They are published. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PublishedMessages"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`, `bad-topic`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`, `no-topic`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `topic-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`, `message-too-long`, `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -376,6 +376,7 @@ export type TxnOperation =
   | { put: { key: JsonBytes; value: JsonBytes; ttl_ms?: number } }
   | { delete: JsonBytes }
   | { increment: { key: JsonBytes; by?: number | string } }
+  | { publish: { topic: string; message: JsonBytes } }
   | { range: { from?: JsonBytes; to?: JsonBytes; limit?: number; reverse?: boolean } };
 
 export interface TxnRequest {
@@ -392,7 +393,11 @@ export interface TxnEntry {
 }
 
 export type TxnResult =
-  { value: JsonBytes | null; version?: string } | { put: true } | { deleted: boolean } | { keys: TxnEntry[] };
+  | { value: JsonBytes | null; version?: string }
+  | { put: true }
+  | { deleted: boolean }
+  | { published: string }
+  | { keys: TxnEntry[] };
 
 export interface TxnAnswer {
   succeeded: boolean;

@@ -155,6 +155,48 @@ pub enum ApiError {
         /// Why, as a clause.
         why: String,
     },
+    /// Another holds the lock. Nothing was done: try again, or wait for it.
+    #[error("lock {name:?} is held by {owner:?}; unless renewed, its lease ends in {left_ms} ms")]
+    LockHeld {
+        /// Its name.
+        name: String,
+        /// By whom.
+        owner: String,
+        /// For so long.
+        left_ms: u64,
+    },
+    /// The lock is not held with this token. Nothing was done: its holder must stop what it does.
+    #[error("{why}")]
+    LockLost {
+        /// Why, as a clause.
+        why: String,
+    },
+    /// There is no such topic, or it has no such group. Nothing was done.
+    #[error("{why}")]
+    NoTopic {
+        /// Which, as a clause.
+        why: String,
+    },
+    /// A limit, or what there is, does not allow it. Nothing was done.
+    #[error("{why}")]
+    TopicRefused {
+        /// Why, as a clause.
+        why: String,
+    },
+    /// A name or a setting of a topic, a group or a lock is not allowed. Nothing was done.
+    #[error("{why}")]
+    BadTopic {
+        /// What is wrong, as a clause.
+        why: String,
+    },
+    /// A message is longer than it may be. Nothing was done.
+    #[error("the message has {bytes} bytes, and may have {bytes_max}")]
+    MessageTooLong {
+        /// Its length.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
     /// Data takes all of `memory_max`. The write was not done; reads and deletes go on.
     #[error("all memory for data is used ({bytes_max} bytes)")]
     OutOfMemory {
@@ -293,6 +335,12 @@ impl ApiError {
             | ApiError::InFuture { .. }
             | ApiError::NoSnapshot { .. }
             | ApiError::SnapshotRefused { .. }
+            | ApiError::LockHeld { .. }
+            | ApiError::LockLost { .. }
+            | ApiError::NoTopic { .. }
+            | ApiError::TopicRefused { .. }
+            | ApiError::BadTopic { .. }
+            | ApiError::MessageTooLong { .. }
             | ApiError::OutOfMemory { .. }
             | ApiError::DiskFull
             | ApiError::Busy { .. }

@@ -81,6 +81,13 @@ pub enum TxnOp {
         /// What is added.
         by: i64,
     },
+    /// A message for a topic of the keyspace.
+    Publish {
+        /// The topic.
+        topic: String,
+        /// The message.
+        body: Bytes,
+    },
     /// Keys in order, with their values; of ordered keyspaces.
     Range {
         /// The first key that may be shown.
@@ -112,6 +119,8 @@ pub enum TxnResult {
     Deleted(bool),
     /// The sum.
     Number(i64),
+    /// The number of the message that was published.
+    Published(u64),
     /// Keys in order.
     Range(Vec<TxnPair>),
 }

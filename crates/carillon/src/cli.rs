@@ -33,6 +33,8 @@ Examples:
   carillon snapshot take                     a time that stays readable, for --at
   carillon feed                              changes, as they are committed
   carillon txn                               a transaction: see `carillon txn --help`
+  carillon lock nightly -- ./backup.sh       a command that runs on one machine at a time
+  carillon topic publish orders paid:7       a message: see `carillon topic --help`
   carillon script FILE                       a file of commands: see `carillon script --help`
   redis-cli -p 6379 get greeting             the same, by the Redis protocol
   carillon status                            the node's state, and the cluster's health
@@ -55,7 +57,8 @@ Exit codes:
   2  the command line or the configuration is invalid
   3  no node could be reached; nothing was changed
   4  unknown outcome: the request may have been done
-  5  the data directory belongs to another cluster than --join, or the node runs already";
+  5  the data directory belongs to another cluster than --join, or the node runs already
+  6  the lease of a lock was lost while its command ran";
 
 /// A transactional key-value store that Redis clients can talk to.
 #[derive(Debug, Parser)]
@@ -94,6 +97,12 @@ pub enum Command {
     Script(crate::script::ScriptArgs),
     /// Run a transaction over several keys, from a file or a terminal.
     Txn(crate::txn::TxnArgs),
+    /// Run a command while a lock is held.
+    Lock(crate::lock::LockArgs),
+    /// List the locks that are held.
+    Locks(crate::lock::LocksArgs),
+    /// Create topics, publish messages, and take them as a member of a group.
+    Topic(crate::topics::TopicArgs),
     /// Create, list, change or drop keyspaces.
     Keyspace(KeyspaceArgs),
     /// Create, list, resize or delete volumes: disks for clients of NBD.

@@ -19,6 +19,10 @@ pub enum Exit {
     Unknown,
     /// The node's directory is of another cluster, or the node runs already.
     NotHere,
+    /// The lease of a lock was lost while its command ran.
+    LockLost,
+    /// What a command has ended with that was run.
+    OfCommand(u8),
 }
 
 impl Exit {
@@ -37,6 +41,8 @@ impl From<Exit> for ExitCode {
             Exit::Unreachable => 3,
             Exit::Unknown => 4,
             Exit::NotHere => 5,
+            Exit::LockLost => 6,
+            Exit::OfCommand(code) => code,
         })
     }
 }

@@ -21,6 +21,7 @@ mod history;
 mod keys;
 mod keyspaces;
 mod leader;
+mod lock;
 mod merge;
 mod output;
 mod overlay;
@@ -36,6 +37,8 @@ mod snapshots;
 mod split;
 mod start;
 mod status;
+mod topic_push;
+mod topics;
 mod txn;
 mod upgrade;
 mod volumes;
@@ -76,6 +79,9 @@ fn run(command: Command) -> Exit {
         Command::Feed(args) => feed::feed(&args),
         Command::Script(args) => script::script(&args),
         Command::Txn(args) => txn::txn(&args),
+        Command::Lock(args) => lock::lock(&args),
+        Command::Locks(args) => lock::locks(&args),
+        Command::Topic(args) => topics::topic(&args.command),
         Command::Keyspace(args) => keyspaces::run(&args.command),
         Command::Volume(args) => volumes::run(&args.command),
         Command::Status(args) => status::status(&args),

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`Store`] | programs: many tasks, many requests | the Redis protocol, with the node that leads each key |
 //! | [`http::Client`] | tools: one request now and then, without a runtime | HTTP, with one node |
+//! | [`Locks`] | locks with fencing tokens, which are renewed while they are held | HTTP, with any node |
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")]
@@ -35,6 +36,10 @@
 //!    answer, known nodes, transactions under way.
 
 pub mod http;
+mod locks;
 mod store;
 
+pub use locks::{Lock, Locks};
 pub use store::*;
+pub use topics::group::{Delivery, Start as GroupStart, Taken};
+pub use topics::record::{GroupSettings, Origin, TopicSettings};

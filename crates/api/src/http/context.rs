@@ -89,11 +89,22 @@ impl Context {
         id: RequestId,
         ask: impl FnOnce(Done<T>),
     ) -> Result<T, Problem> {
-        let answer = self.wait(ask).await.unwrap_or(Err(ApiError::Unknown { id }));
+        Ok(self.change(1, id, ask).await?)
+    }
+
+    /// As [`Self::write`], waiting so many times as long as for a command, for who looks at the
+    /// error.
+    pub async fn change<T: Send + 'static>(
+        &self,
+        times: u32,
+        id: RequestId,
+        ask: impl FnOnce(Done<T>),
+    ) -> Result<T, ApiError> {
+        let answer = self.wait_for(times, ask).await.unwrap_or(Err(ApiError::Unknown { id }));
         if let Err(ApiError::Unknown { id }) = &answer {
             tracing::warn!(%id, "the outcome of a request over HTTP is unknown to its client");
         }
-        Ok(answer?)
+        answer
     }
 
     async fn wait<T: Send + 'static>(

@@ -20,7 +20,8 @@ use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
 use super::{
     cluster, cluster_version, console, dev, events, extension, feed, history, keys, keyspaces, kv,
-    linger, nodes, openapi, preconditions, prove, routes, snapshots, txn,
+    linger, locks, nodes, openapi, preconditions, prove, routes, snapshots, topic_stream, topics,
+    txn,
 };
 use crate::{Status, Surface};
 
@@ -30,6 +31,8 @@ const KV: &str = "/v1/kv/";
 const EVENTS: &str = "/v1/events";
 /// Change feeds.
 const FEED: &str = "/v1/feed";
+/// A group of a topic.
+const GROUP: &str = "/v1/topics/{topic}/groups/{group}";
 
 /// A router that knows its paths, for the test that all are in the document.
 #[derive(Default)]
@@ -49,6 +52,7 @@ impl Routes {
 fn routes() -> Routes {
     let keyspace = get(keyspaces::one).patch(keyspaces::alter).delete(keyspaces::remove);
     let snapshot = put(snapshots::renew).delete(snapshots::release);
+    let lock = get(locks::show).post(locks::acquire).put(locks::renew).delete(locks::release);
     Routes::default()
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
@@ -75,6 +79,15 @@ fn routes() -> Routes {
         .route("/v1/mget", post(snapshots::get_many))
         .route("/v1/snapshots", get(snapshots::list).post(snapshots::take))
         .route("/v1/snapshots/{id}", snapshot)
+        .route("/v1/locks", get(locks::list))
+        .route("/v1/locks/{name}", lock)
+        .route("/v1/topics", get(topics::list).post(topics::create))
+        .route("/v1/topics/{topic}", get(topics::show).delete(topics::remove))
+        .route("/v1/topics/{topic}/messages", post(topics::publish))
+        .route(GROUP, put(topics::subscribe).delete(topics::unsubscribe))
+        .route("/v1/topics/{topic}/groups/{group}/take", post(topics::take))
+        .route("/v1/topics/{topic}/groups/{group}/ack", post(topics::ack))
+        .route("/v1/topics/{topic}/groups/{group}/stream", get(topic_stream::show))
         .route("/v1/gc", get(snapshots::safe_points).post(snapshots::collect))
         .route("/v1/route/{*rest}", get(routes::show))
         .route("/v1/kv/{*rest}", get(kv::get).put(kv::put).delete(kv::delete))
@@ -107,7 +120,7 @@ async fn with_common_checks(
 ) -> Response {
     let refused = bad_host(&request)
         .or_else(|| foreign_host(&context, request.uri(), request.headers()))
-        .or_else(|| foreign_origin(&request, &[EVENTS, FEED]))
+        .or_else(|| foreign_origin(&request, &[EVENTS, FEED, stream_of(&request)]))
         .or_else(|| unjudged(&request));
     let (request, body) = linger::watched(request);
     let mut response = match refused {
@@ -123,6 +136,12 @@ async fn with_common_checks(
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// The path of a stream that pages of other sites may not open: this one, if it is such a path.
+fn stream_of(request: &Request) -> &str {
+    let path = request.uri().path();
+    if topic_stream::is_stream(path) { path } else { EVENTS }
 }
 
 /// HTTP/1.1 has each request name one host (RFC 9112, 3.2).
@@ -269,8 +288,9 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
          /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/prove, /v1/metrics, \
          /v1/events, /v1/feed, /v1/keyspaces, \
          /v1/keyspaces/{name}, /v1/keys/{keyspace}, /v1/kv/{keyspace}/{key}, \
-         /v1/history/{keyspace}/{key}, /v1/route/{keyspace}/{key}, /v1/mget, \
-         /v1/snapshots, /v1/snapshots/{id}, /v1/gc, /v1/txn, /v1/txn/begin, \
+         /v1/history/{keyspace}/{key}, /v1/locks, /v1/locks/{name}, /v1/topics, \
+         /v1/topics/{topic}, /v1/topics/{topic}/groups/{group}, /v1/route/{keyspace}/{key}, \
+         /v1/mget, /v1/snapshots, /v1/snapshots/{id}, /v1/gc, /v1/txn, /v1/txn/begin, \
          /v1/txn/{id} and \
          /v1/txn/{id}/commit; under `carillon dev` also /v1/dev, /v1/dev/nodes and \
          /v1/dev/nodes/{node}/{start|stop|kill|pause|resume}.",

@@ -40,6 +40,21 @@
 //!   GET    /v1/snapshots                         those that are kept
 //!   PUT    /v1/snapshots/{id}                    {ttl_ms}: it is kept for longer
 //!   DELETE /v1/snapshots/{id}
+//!   GET    /v1/locks?prefix=P&after=NAME         locks that are held, page by page
+//!   POST   /v1/locks/{name}                      {owner, ttl_ms, wait_ms}: it is acquired
+//!   GET    /v1/locks/{name}                      who holds it
+//!   PUT    /v1/locks/{name}                      {token, ttl_ms}: its lease is renewed
+//!   DELETE /v1/locks/{name}?token=N              it is released
+//!   GET    /v1/topics?keyspace=NAME              the topics of a keyspace
+//!   POST   /v1/topics                            {name, kept_ms, messages_max, bytes_max}
+//!   GET    /v1/topics/{topic}                    one, with its groups
+//!   DELETE /v1/topics/{topic}
+//!   POST   /v1/topics/{topic}/messages           {messages}: they are published
+//!   PUT    /v1/topics/{topic}/groups/{group}     {from, ack_ms, deliveries_max, dead_letter}
+//!   DELETE /v1/topics/{topic}/groups/{group}
+//!   POST   /v1/topics/{topic}/groups/{group}/take {max, wait_ms}: messages are handed out
+//!   POST   /v1/topics/{topic}/groups/{group}/ack {done, back}: what became of them
+//!   GET    /v1/topics/{topic}/groups/{group}/stream  the same as a stream
 //!   GET    /v1/gc                                from when on keyspaces can be read, and why
 //!   POST   /v1/gc                                {keyspaces, at}: old versions are to go
 //!   POST   /v1/txn                               {keyspace, compare, then, else}: a transaction
@@ -101,6 +116,7 @@ mod keyspaces;
 mod kv;
 mod library;
 mod linger;
+pub mod locks;
 mod nodes;
 pub mod openapi;
 mod origin;
@@ -112,6 +128,8 @@ mod routes;
 mod server;
 mod snapshots;
 mod stall;
+mod topic_stream;
+pub mod topics;
 pub mod txn;
 mod uri;
 

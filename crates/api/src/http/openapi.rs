@@ -24,8 +24,8 @@ use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Wire, kinds};
 use super::{
-    cluster, cluster_version, dev, events, feed, handlers, history, keys, keyspaces, kv, nodes,
-    prove, routes, snapshots, txn,
+    cluster, cluster_version, dev, events, feed, handlers, history, keys, keyspaces, kv, locks,
+    nodes, prove, routes, snapshots, topic_stream, topics, txn,
 };
 
 /// Where the document is.
@@ -62,6 +62,8 @@ const PROBLEMS: &str = "x-problems";
         (name = "keys", description = "Keys and their values."),
         (name = "snapshots", description = "Past times that stay readable."),
         (name = "transactions", description = "Several keys as one."),
+        (name = "locks", description = "Leases with tokens that grow."),
+        (name = "topics", description = "Messages that are kept, and groups that share them."),
         (name = "keyspaces", description = "The catalogue."),
         (name = "shards", description = "Parts of keyspaces."),
         (name = "nodes", description = "The members of the cluster."),
@@ -103,6 +105,21 @@ const PROBLEMS: &str = "x-problems";
         snapshots::release,
         snapshots::safe_points,
         snapshots::collect,
+        locks::list,
+        locks::acquire,
+        locks::show,
+        locks::renew,
+        locks::release,
+        topics::list,
+        topics::create,
+        topics::show,
+        topics::remove,
+        topics::publish,
+        topics::subscribe,
+        topics::unsubscribe,
+        topics::take,
+        topics::ack,
+        topic_stream::show,
         routes::show,
         kv::get,
         kv::put,
@@ -257,6 +274,11 @@ pub enum TxnResult {
     Deleted {
         /// So.
         deleted: bool,
+    },
+    /// It was published.
+    Published {
+        /// Its number, as digits.
+        published: String,
     },
     /// Keys in order.
     Range {

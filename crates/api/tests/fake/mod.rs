@@ -150,6 +150,8 @@ impl State {
     }
 }
 
+impl TopicService for Fake {}
+
 impl NodeService for Fake {
     fn call(&self, _id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
         match command.key() {

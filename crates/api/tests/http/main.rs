@@ -14,6 +14,7 @@ mod openapi;
 mod preconditions;
 mod refusals;
 mod snapshots;
+mod topics;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -9,7 +9,7 @@ use api::{
     AdminState, Answer, ApiError, ClusterVersionStatus, Command, CutAt, Decisions, Done, History,
     HistoryQuery, KeysPage, KeysQuery, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, MergeStatus,
     Metrics, NodeAdminState, NodeService, Nodes, RequestId, RouteStatus, Shards, ShardsQuery,
-    SplitStatus, Status, Txn, TxnDone, TxnOp, TxnResult,
+    SplitStatus, Status, TopicService, Txn, TxnDone, TxnOp, TxnResult,
 };
 use command::Reply;
 use keyspace::{CatalogueError, Placement};
@@ -143,6 +143,8 @@ fn info(sim: &Simulation, keyspace: &keyspace::Keyspace) -> KeyspaceInfo {
         warnings: Vec::new(),
     }
 }
+
+impl TopicService for Service {}
 
 impl NodeService for Service {
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {

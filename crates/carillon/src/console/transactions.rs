@@ -93,8 +93,8 @@ fn begin(sim: &Simulation, txn: Txn) -> Result<Begun, ApiError> {
                 watched_ranges.push(found.range);
                 return Ok(Planned::Range(found.pairs));
             }
-            TxnOp::Put { .. } => {
-                return Err(refused("expiry is not simulated in transactions"));
+            TxnOp::Put { .. } | TxnOp::Publish { .. } => {
+                return Err(refused("expiry and topics are not simulated in transactions"));
             }
         }))
     });
@@ -124,7 +124,10 @@ impl Numbers {
         match op {
             TxnOp::Put { key, value, .. } => self.learn(key, Some(value.to_vec())),
             TxnOp::Delete { key } => self.learn(key, None),
-            TxnOp::Get { .. } | TxnOp::Increment { .. } | TxnOp::Range { .. } => {}
+            TxnOp::Get { .. }
+            | TxnOp::Increment { .. }
+            | TxnOp::Range { .. }
+            | TxnOp::Publish { .. } => {}
         }
     }
 

@@ -12,6 +12,7 @@
 //!   del a
 //!   incr a 5
 //!   range a m limit 10 reverse
+//!   publish orders "paid 7"
 //!   commit                    of a transaction step by step: the end; or rollback
 //! ```
 //!
@@ -121,6 +122,10 @@ pub fn line(text: &[u8]) -> Result<Line, String> {
             Some(by) => Ok(Line::Op(json!({ "increment": { "key": key.json(), "by": by } }))),
             None => Err(format!("{} is not an integer of 64 bits", by.shown())),
         },
+        (b"publish", [topic, message]) => {
+            let (topic, message) = (topic.json(), message.json());
+            Ok(Line::Op(json!({ "publish": { "topic": topic, "message": message } })))
+        }
         (b"range", rest) => range(rest).map(Line::Op),
         (b"if", rest) => condition(rest).map(Line::If),
         (b"then", []) => Ok(Line::Then),
@@ -139,13 +144,14 @@ fn misuse(verb: &[u8], first: &Token) -> String {
         b"del" | b"delete" => "del KEY",
         b"put" | b"set" => "put KEY VALUE [ttl TIME]",
         b"incr" => "incr KEY [NUMBER]",
+        b"publish" => "publish TOPIC MESSAGE",
         b"then" | b"else" | b"commit" | b"rollback" | b"abort" => {
             return format!("{} takes no arguments", first.shown());
         }
         _ => {
             return format!(
-                "{} is not a command: get, put, del, incr, range, if, then, else, commit, \
-                 rollback, help",
+                "{} is not a command: get, put, del, incr, range, publish, if, then, else, \
+                 commit, rollback, help",
                 first.shown()
             );
         }

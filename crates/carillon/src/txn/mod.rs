@@ -40,6 +40,7 @@ incr KEY [NUMBER]            adds 1, or the number
 range [FROM [TO]] [limit N] [reverse]
                              keys in order, from FROM up to but without TO; of ordered
                              keyspaces; - is an open end
+publish TOPIC MESSAGE        the message's number; it is there if the transaction is done
 commit                       applies all of it, unless a key that was read has changed
 rollback                     applies nothing
 Words with blanks are quoted: 'two words', or \"two\\nlines \\xff\".";
@@ -57,6 +58,7 @@ Commands, one on each line:
   range [FROM [TO]] [limit N] [reverse]
                                keys in order, from FROM up to but without TO; of ordered
                                keyspaces; - is an open end
+  publish TOPIC MESSAGE        the message's number; it is there if the transaction is done
   commit, rollback             apply all of it, or nothing
 Words with blanks are quoted: 'two words', or \"two\\nlines \\xff\". # begins a comment.
 
@@ -257,7 +259,8 @@ fn terminal(client: &Client, args: &TxnArgs) -> Result<Exit, ClientError> {
     let json = args.node.json;
     let txn = client.txn_begin(&args.keyspace, TERMINAL_TIMEOUT_MS)?;
     output::note(&format!(
-        "a transaction of keyspace {}: get, put, del, incr, range; then commit or rollback; help",
+        "a transaction of keyspace {}: get, put, del, incr, range, publish; then commit or \
+         rollback; help",
         args.keyspace
     ));
     let mut input = io::stdin().lock();
@@ -334,6 +337,8 @@ fn show(result: &Value, out: &mut String) {
         }
     } else if let Some(deleted) = result["deleted"].as_bool() {
         out.push_str(if deleted { "1\n" } else { "0\n" });
+    } else if let Some(number) = result["published"].as_str() {
+        out.push_str(&format!("{number}\n"));
     } else if result["put"] == true {
         out.push_str("ok\n");
     } else if result["value"].is_null() {

@@ -16,7 +16,12 @@ impl Client {
     /// # Errors
     /// As the node says; nothing was changed in any case.
     pub fn events(&self, query: &str) -> Result<EventStream, ClientError> {
-        match self.endpoint.open(&format!("/v1/events?{query}"))? {
+        self.open_events(&format!("/v1/events?{query}"))
+    }
+
+    /// Opens a stream of server-sent events.
+    pub(super) fn open_events(&self, path: &str) -> Result<EventStream, ClientError> {
+        match self.endpoint.open(path)? {
             Ok(lines) => Ok(EventStream { client: self.clone(), lines }),
             Err(reply) => Err(self.refusal(&reply, false)),
         }

@@ -18,7 +18,10 @@
 mod error;
 mod events;
 mod feed;
+mod held_lock;
+mod locks;
 mod snapshots;
+mod topics;
 pub mod txn;
 mod types;
 mod wire;
@@ -29,6 +32,9 @@ use std::time::Duration;
 pub use error::{ClientError, Outcome, Problem};
 pub use events::EventStream;
 pub use feed::{Changed, Feed, FeedChange, FeedCommit, FeedEvent, FeedOptions, NO_NODE_TIMEOUT};
+pub use held_lock::{HeldLock, LockState};
+pub use locks::LockInfo;
+pub use topics::TopicPlace;
 pub use txn::bytes_of;
 pub use types::{
     GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions, VolumeSpec,

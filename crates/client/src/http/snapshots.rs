@@ -104,7 +104,13 @@ impl Client {
         self.json(&self.ask(Request::get(&path))?)
     }
 
-    fn send_json(&self, method: &str, path: &str, body: &str) -> Result<Value, ClientError> {
+    /// Sends a body of JSON.
+    pub(super) fn send_json(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<Value, ClientError> {
         let request = Request { body: body.as_bytes(), json: true, ..Request::write(method, path) };
         self.json(&self.ask(request)?)
     }

@@ -40,10 +40,11 @@ pub fn is_script(args: Args<'_>) -> bool {
     table::lookup(args).ok().filter(runs).is_some()
 }
 
-/// Whether a command may name a key of another keyspace than the selected one.
+/// Whether a command may name a key of another keyspace than the selected one, or touches keys that
+/// it does not name: it runs on copies of keys.
 pub fn spans_keyspaces(args: Args<'_>) -> bool {
     let names_keyspace = |spec: &&table::CommandSpec| match spec.name {
-        "move" | "swapdb" => true,
+        "move" | "swapdb" | "tpublish" => true,
         "copy" => (3..args.len()).any(|index| args.is(index, "DB")),
         _ => false,
     };

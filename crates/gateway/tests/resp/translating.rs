@@ -129,6 +129,7 @@ fn requests_of_all_commands() {
             "MOVE a 15",
             "Transfer(Transfer { from: a, to: a, keyspace: 15, moves: true, replace: false })",
         ),
+        ("TPUBLISH t m", "PublishToTopic { topic: t, message: m }"),
         ("OBJECT ENCODING k", "Read(Encoding(k))"),
         ("OBJECT refcount k", "Read(RefCount(k))"),
         ("OBJECT IDLETIME k", "Read(IdleTime(k))"),

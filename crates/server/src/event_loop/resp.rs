@@ -330,6 +330,10 @@ impl EventLoop {
                 let what = SpanningCommand { args: command.args, needs_memory: false };
                 self.span_keyspaces(at, connection, session, what, muted)
             }
+            Request::PublishToTopic { .. } if !session.has_transaction() => {
+                let what = SpanningCommand { args: command.args, needs_memory: true };
+                self.span_keyspaces(at, connection, session, what, muted)
+            }
             Request::Libraries(asked) => {
                 self.ask_of_libraries(at, connection, session, asked, muted)
             }
@@ -472,6 +476,7 @@ impl EventLoop {
             | Request::Commit
             | Request::Transfer(_)
             | Request::Swap(_)
+            | Request::PublishToTopic { .. }
             | Request::Script(_)
             | Request::Scripts(_)
             | Request::Libraries(_)

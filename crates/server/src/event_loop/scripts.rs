@@ -24,7 +24,7 @@ use crate::scripts::{
     self, Caller, ExecProgram, Filling, Gaps, Job, JobReply, NoScript, Program, ReplyTo,
 };
 
-/// MOVE, COPY to another keyspace, or SWAPDB.
+/// MOVE, COPY to another keyspace, SWAPDB, or TPUBLISH.
 pub(super) struct SpanningCommand<'a> {
     pub args: Args<'a>,
     /// Whether it is refused when there is no memory.
@@ -183,7 +183,7 @@ impl EventLoop {
         CommandOutcome::Answered
     }
 
-    /// Runs one command that needs keys of two keyspaces, like a script.
+    /// Runs one command that needs keys of two keyspaces, or that it does not name, like a script.
     pub(super) fn span_keyspaces(
         &mut self,
         at: usize,

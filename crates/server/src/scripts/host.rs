@@ -133,7 +133,7 @@ impl<'a> ScriptHost<'a> {
 }
 
 impl ScriptHost<'_> {
-    fn run(&mut self, steps: &[Step<'_>]) -> Result<Vec<Reply>, Halt> {
+    pub(super) fn run(&mut self, steps: &[Step<'_>]) -> Result<Vec<Reply>, Halt> {
         self.run_in(self.selected.clone().as_ref(), steps)
     }
 
@@ -386,6 +386,9 @@ impl<'a> ScriptHost<'a> {
             Request::Select(name) => return self.select(name, version, reply),
             Request::Swap(names) => return self.swap(names, version, reply),
             Request::Transfer(asked) => return self.transfer(&asked, version, reply),
+            Request::PublishToTopic { topic, message } => {
+                return self.publish_to_topic(topic, message, version, reply);
+            }
             request => steps_of(request),
         }) else {
             RespWriter::new(reply, version).error(refusal);

@@ -55,6 +55,7 @@ mod scans;
 mod shards;
 mod swaps;
 mod threads;
+mod topics;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

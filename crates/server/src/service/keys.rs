@@ -131,7 +131,7 @@ fn is_behind(begin: &Begin, prefix: &[u8]) -> bool {
 }
 
 /// The end of the keys with a prefix.
-fn end_of(prefix: &[u8]) -> Bound<Box<[u8]>> {
+pub(super) fn end_of(prefix: &[u8]) -> Bound<Box<[u8]>> {
     let last = prefix.iter().rposition(|byte| *byte < u8::MAX);
     last.map_or(Bound::Unbounded, |last| {
         let mut end = prefix[..=last].to_vec();

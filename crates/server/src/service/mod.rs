@@ -23,18 +23,21 @@
 //! | `cluster_version` | the cluster version |
 //! | `admin_states` | cordoning, draining and removing nodes |
 //! | `metrics`, `event_metrics` | metrics |
+//! | `locks`, `topics` | locks with fencing tokens, and durable topics; `drafts` runs them |
 //! | `txn` | transactions, in one request or request by request |
 
 mod admin_states;
 mod cluster_version;
 mod conditional;
 mod decisions;
+mod drafts;
 mod errors;
 mod event_metrics;
 mod feed;
 mod history;
 mod inquiries;
 mod keys;
+mod locks;
 mod metrics;
 mod notifications;
 pub(crate) mod past;
@@ -44,6 +47,7 @@ mod shards;
 mod snapshots;
 mod splits;
 mod status;
+mod topics;
 pub(crate) mod txn;
 
 use std::sync::Arc;

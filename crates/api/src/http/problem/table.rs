@@ -128,6 +128,38 @@ const SNAPSHOT_REFUSED: Row = row(
     "No snapshot",
     "See those there are with `carillon snapshot list` (GET /v1/snapshots).",
 );
+const LOCK_HELD: Row =
+    row(S::CONFLICT, "lock-held", "Lock held", "Wait for it with wait_ms, or try again later.");
+const LOCK_LOST: Row = row(
+    S::CONFLICT,
+    "lock-lost",
+    "Lock lost",
+    "Stop what the lock protects, and acquire it again: another may hold it by now.",
+);
+const NO_TOPIC: Row = row(
+    S::NOT_FOUND,
+    "no-topic",
+    "No such topic or group",
+    "See those there are with `carillon topic list` and `carillon topic show` (GET /v1/topics).",
+);
+const TOPIC_REFUSED: Row = row(
+    S::CONFLICT,
+    "topic-refused",
+    "Refused",
+    "See what there is with `carillon topic show` (GET /v1/topics/{topic}).",
+);
+const BAD_TOPIC: Row = row(
+    S::BAD_REQUEST,
+    "bad-topic",
+    "Bad name or setting",
+    "Correct it, and send the request again.",
+);
+const MESSAGE_TOO_LONG: Row = row(
+    S::PAYLOAD_TOO_LARGE,
+    "message-too-long",
+    "Message too long",
+    "Put the data under a key, and its key into the message.",
+);
 const OUT_OF_MEMORY: Row = row(
     S::INSUFFICIENT_STORAGE,
     "out-of-memory",
@@ -221,7 +253,7 @@ const UNKNOWN: Row = row(
 );
 
 /// All rows.
-pub const ALL: [&Row; 38] = [
+pub const ALL: [&Row; 44] = [
     &NO_KEYSPACE,
     &KEYSPACE_DROPPED,
     &KEYSPACE_EXISTS,
@@ -243,6 +275,12 @@ pub const ALL: [&Row; 38] = [
     &IN_FUTURE,
     &NO_SNAPSHOT,
     &SNAPSHOT_REFUSED,
+    &LOCK_HELD,
+    &LOCK_LOST,
+    &NO_TOPIC,
+    &TOPIC_REFUSED,
+    &BAD_TOPIC,
+    &MESSAGE_TOO_LONG,
     &OUT_OF_MEMORY,
     &DISK_FULL,
     &BUSY,
@@ -286,6 +324,12 @@ pub fn row_of(error: &ApiError) -> &'static Row {
         ApiError::InFuture { .. } => &IN_FUTURE,
         ApiError::NoSnapshot { .. } => &NO_SNAPSHOT,
         ApiError::SnapshotRefused { .. } => &SNAPSHOT_REFUSED,
+        ApiError::LockHeld { .. } => &LOCK_HELD,
+        ApiError::LockLost { .. } => &LOCK_LOST,
+        ApiError::NoTopic { .. } => &NO_TOPIC,
+        ApiError::TopicRefused { .. } => &TOPIC_REFUSED,
+        ApiError::BadTopic { .. } => &BAD_TOPIC,
+        ApiError::MessageTooLong { .. } => &MESSAGE_TOO_LONG,
         ApiError::OutOfMemory { .. } => &OUT_OF_MEMORY,
         ApiError::DiskFull => &DISK_FULL,
         ApiError::Busy { .. } => &BUSY,

@@ -108,6 +108,7 @@ enum OpBody {
     Delete(Bytes64),
     Increment(Object<IncrementBody>),
     Range(Object<RangeBody>),
+    Publish(Object<PublishOpBody>),
 }
 
 /// An operation.
@@ -125,10 +126,12 @@ pub enum Op {
     Increment(IncrementBody),
     /// Keys in order, with their values; of ordered keyspaces.
     Range(RangeBody),
+    /// A message for a topic of the keyspace.
+    Publish(PublishOpBody),
 }
 
 /// What operations there are, for messages.
-const OPS: &str = "`get`, `put`, `delete`, `increment` and `range`";
+const OPS: &str = "`get`, `put`, `delete`, `increment`, `range` and `publish`";
 
 impl<'de> Deserialize<'de> for OpBody {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -151,6 +154,7 @@ impl<'de> Deserialize<'de> for OpBody {
                     "delete" => OpBody::Delete(map.next_value()?),
                     "increment" => OpBody::Increment(map.next_value()?),
                     "range" => OpBody::Range(map.next_value()?),
+                    "publish" => OpBody::Publish(map.next_value()?),
                     _ => {
                         let why = format!("{} is no operation; those are {OPS}", shown(&word));
                         return Err(A::Error::custom(why));
@@ -221,6 +225,18 @@ pub struct RangeBody {
     /// From high to low.
     #[serde(default)]
     reverse: bool,
+}
+
+/// A message for a topic.
+#[derive(serde::Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = PublishOp)]
+pub struct PublishOpBody {
+    /// The topic.
+    topic: String,
+    /// The message.
+    #[schema(value_type = Text)]
+    message: Bytes64,
 }
 
 impl TxnParser<'_> {
@@ -294,6 +310,9 @@ impl TxnParser<'_> {
         Ok(match op {
             OpBody::Get(key) => TxnOp::Get { key: self.key(key)? },
             OpBody::Delete(key) => TxnOp::Delete { key: self.key(key)? },
+            OpBody::Publish(Object(PublishOpBody { topic, message })) => {
+                TxnOp::Publish { topic, body: message.0 }
+            }
             OpBody::Put(Object(PutBody { key, value, ttl_ms })) => {
                 let (bytes, bytes_max) = (value.0.len() as u64, self.options.value_bytes_max);
                 if bytes > bytes_max {
@@ -411,7 +430,21 @@ impl<'de> Deserialize<'de> for Bytes64 {
 }
 
 /// A number, or its digits as a string.
-struct Number(i128);
+pub(in crate::http) struct Number(i128);
+
+impl Number {
+    /// It, as a number without a sign.
+    ///
+    /// # Errors
+    /// If it is none of 64 bits.
+    pub fn unsigned(&self, name: &str) -> Result<u64, Problem> {
+        let Self(number) = self;
+        u64::try_from(*number).map_err(|_| {
+            let why = format!("{name} is {number}, which is no whole number of 64 bits");
+            Problem::bad_request(why)
+        })
+    }
+}
 
 impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

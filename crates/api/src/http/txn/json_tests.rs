@@ -42,7 +42,7 @@ fn what_makes_no_sense_is_said() {
     for (json, word) in [
         (r#"{"them": []}"#, "`them`"),
         (r#"{"then": [{"gte": "a"}]}"#, "`gte` is no operation; those are `get`"),
-        (r#"{"then": [{}]}"#, "one of `get`, `put`, `delete`, `increment` and `range`"),
+        (r#"{"then": [{}]}"#, "one of `get`, `put`, `delete`, `increment`, `range` and `publish`"),
         (r#"{"then": [{"get": "a", "put": {}}]}"#, "this one has `get` and `put`"),
         (r#"{"then": ["get"]}"#, "an operation such as {\"get\": \"KEY\"}"),
         (r#"{"then": [["get", "a"]]}"#, "an operation such as"),

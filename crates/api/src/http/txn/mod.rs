@@ -19,7 +19,7 @@
 mod json;
 mod result_json;
 
-pub(super) use json::{BoundedList, Bytes64};
+pub(super) use json::{BoundedList, Bytes64, Number};
 pub(super) use result_json::Text;
 
 use axum::Json;
@@ -51,7 +51,7 @@ pub const TIMEOUT_MS_MAX: u64 = 600_000;
 
 /// A transaction may take so many request timeouts. Its reads take at most one, attempts may begin
 /// in another, and the coordinator takes at most two to report the outcome of the last attempt.
-const TIMES: u32 = 4;
+pub(super) const TIMES: u32 = 4;
 
 /// A transaction that was begun.
 #[derive(Serialize, ToSchema)]

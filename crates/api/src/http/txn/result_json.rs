@@ -56,6 +56,9 @@ impl Serialize for Shown<'_> {
             TxnResult::Put => map.serialize_entry("put", &true)?,
             TxnResult::Deleted(deleted) => map.serialize_entry("deleted", deleted)?,
             TxnResult::Number(sum) => map.serialize_entry("value", &sum.to_string())?,
+            TxnResult::Published(number) => {
+                map.serialize_entry("published", &number.to_string())?
+            }
             TxnResult::Range(pairs) => {
                 let pairs: Vec<ShownPair<'_>> = pairs.iter().map(ShownPair::of).collect();
                 map.serialize_entry("keys", &pairs)?;
@@ -121,6 +124,7 @@ mod tests {
             TxnResult::Put,
             TxnResult::Deleted(false),
             TxnResult::Number(-3),
+            TxnResult::Published(4),
             TxnResult::Range(vec![pair]),
         ];
         let done = TxnDone { succeeded: true, results };
@@ -128,7 +132,7 @@ mod tests {
             serde_json::to_string(&TxnShown::from(&done)).unwrap(),
             r#"{"succeeded":true,"results":[{"value":"a","version":"7"},"#.to_owned()
                 + r#"{"value":{"base64":"/w=="}},{"value":null},"#
-                + r#"{"put":true},{"deleted":false},{"value":"-3"},"#
+                + r#"{"put":true},{"deleted":false},{"value":"-3"},{"published":"4"},"#
                 + r#"{"keys":[{"key":"k","value":{"base64":"/w=="},"version":"9"}]}]}"#
         );
     }

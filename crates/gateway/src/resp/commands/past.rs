@@ -113,6 +113,7 @@ pub fn as_of<'a>(call: &mut Call<'_>, args: Args<'a>, time: Timestamp) -> Outcom
         | Request::Commit
         | Request::Transfer(_)
         | Request::Swap(_)
+        | Request::PublishToTopic { .. }
         | Request::Script(_)
         | Request::Keyspace(_) => {
             Err(refused(call.spec.name, "This connection, until CLIENT AT OFF,"))

@@ -93,6 +93,11 @@ pub fn spublish<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     publishes(TopicKind::Shard, args)
 }
 
+/// `TPUBLISH topic message`: Redis does not have it.
+pub fn tpublish<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    Ok(Request::PublishToTopic { topic: args.at(1), message: args.at(2) })
+}
+
 fn names<'a>(call: &mut Call<'_>, kind: TopicKind, args: Args<'a>) -> Outcome<'a> {
     if args.len() > 3 {
         let text = "ERR unknown subcommand or wrong number of arguments for '";

@@ -21,7 +21,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use command::{NotDone, Write};
-use keyspace::{CatalogueError, CatalogueOp, Feature, KeyspaceId, NodeId, is_made_on_use};
+use keyspace::{
+    CatalogueError, CatalogueOp, Feature, KeyspaceId, KeyspaceOptions, NodeId, is_made_on_use,
+};
 use node::executor::{self};
 use replication::BootNanos;
 use run::Run;
@@ -52,7 +54,7 @@ struct Attempt {
 }
 
 /// The outcome of a commit: done, or this key has changed.
-type Committed = Result<Option<Box<[u8]>>, ApiError>;
+pub(super) type Committed = Result<Option<Box<[u8]>>, ApiError>;
 
 impl NodeApi {
     pub(super) fn ask_transact(&self, id: RequestId, txn: Txn, done: Done<TxnDone>) {
@@ -164,9 +166,20 @@ impl NodeApi {
     }
 
     /// Finds a keyspace, or makes it as `SELECT` would, for a transaction.
-    fn in_keyspace(
+    pub(super) fn in_keyspace(
         &self,
         name: &str,
+        then: impl FnOnce(Result<KeyspaceId, ApiError>) + Send + 'static,
+    ) {
+        let options = is_made_on_use(name).then(|| self.config.keyspace_options());
+        self.in_keyspace_made(name, options, then);
+    }
+
+    /// Finds a keyspace, or makes it so, for a transaction.
+    pub(super) fn in_keyspace_made(
+        &self,
+        name: &str,
+        options: Option<KeyspaceOptions>,
         then: impl FnOnce(Result<KeyspaceId, ApiError>) + Send + 'static,
     ) {
         if let Err(error) = self.may_begin() {
@@ -180,25 +193,25 @@ impl NodeApi {
                 }),
             });
         }
-        if !is_made_on_use(name) {
+        let Some(options) = options else {
             return then(Err(self.no_keyspace(name)));
-        }
+        };
         let (this, keyspace) = (self.again(), name.to_owned());
         let callback = move |answer| match answer {
             executor::Answer::Catalogue {
                 result: Ok(_) | Err(CatalogueError::Exists { .. }),
                 ..
-            } => this.in_keyspace(&keyspace, then),
+            } => this.in_keyspace_made(&keyspace, Some(options), then),
             executor::Answer::Catalogue { result: Err(error), .. } => then(Err(refused(error))),
             executor::Answer::NotDone { why, .. } => then(Err(no_catalogue(why))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
-        let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };
+        let op = CatalogueOp::Create { name, options };
         requests::change_catalogue(&self.runtime, &op, Some(Box::new(callback)));
     }
 }
 
-fn hold(runtime: &NodeRuntime, keyspace: KeyspaceId) -> HeldTxn {
+pub(super) fn hold(runtime: &NodeRuntime, keyspace: KeyspaceId) -> HeldTxn {
     runtime.open_txns.hold(keyspace, Box::new(InteractiveTxn::new(runtime.clock.now(), BYTES_MAX)))
 }
 
@@ -251,10 +264,14 @@ impl Attempt {
     fn keys_read(&self) -> Vec<Bytes> {
         let ops = if self.succeeded { &self.txn.then } else { &self.txn.otherwise };
         let of_ops = ops.iter().filter_map(|op| match op {
-            TxnOp::Get { key } | TxnOp::Delete { key } | TxnOp::Increment { key, .. } => Some(key),
+            TxnOp::Get { key } | TxnOp::Delete { key } | TxnOp::Increment { key, .. } => {
+                Some(key.clone())
+            }
+            TxnOp::Publish { topic, .. } => Some(topics::keys::head(topic).into()),
             TxnOp::Put { .. } | TxnOp::Range { .. } => None,
         });
-        self.txn.compare.iter().map(|compare| &compare.key).chain(of_ops).cloned().collect()
+        let compared = self.txn.compare.iter().map(|compare| compare.key.clone());
+        compared.chain(of_ops).collect()
     }
 
     /// Runs the branch that the conditions select.
@@ -315,7 +332,7 @@ impl Attempt {
 }
 
 /// Commits a transaction: all writes, if nothing that it has read has changed.
-fn commit(
+pub(super) fn commit(
     runtime: &Arc<NodeRuntime>,
     id: RequestId,
     held: HeldTxn,

@@ -13,6 +13,8 @@
 //! | values in one request's results | [`ANSWERED_BYTES_MAX`] | it is refused |
 //! | time for all that is read | the request's timeout | busy |
 
+mod publish;
+
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -254,6 +256,12 @@ impl Run {
                         lacking.push(key.clone());
                     }
                 }
+                TxnOp::Publish { topic, .. } => {
+                    let head = Bytes::from(topics::keys::head(topic));
+                    if !is_known(&head) {
+                        lacking.push(head);
+                    }
+                }
                 TxnOp::Range { .. } => {}
             }
         }
@@ -317,12 +325,9 @@ impl Run {
                 };
                 return self.range(&bounds);
             }
+            TxnOp::Publish { topic, body } => return self.publish(topic, body),
             TxnOp::Get { key } => Step::Read(Read::Get(key)),
-            TxnOp::Put { key, value, expires_at_ms } => {
-                let expiry = expires_at_ms.map_or(Expiry::Never, Expiry::At);
-                let (when, reply) = (SetIf::Always, SetReply::Ok);
-                Step::Write(Write::Set { key, value, when, expiry, reply })
-            }
+            TxnOp::Put { .. } => put(op).expect("it puts"),
             TxnOp::Delete { key } => Step::Write(Write::Delete { key }),
             TxnOp::Increment { key, by } => Step::Write(Write::Increment { key, by: *by }),
         };
@@ -421,6 +426,14 @@ impl Run {
     }
 }
 
+/// What an operation that puts does.
+fn put(op: &TxnOp) -> Option<Step<'_>> {
+    let TxnOp::Put { key, value, expires_at_ms } = op else { return None };
+    let expiry = expires_at_ms.map_or(Expiry::Never, Expiry::At);
+    let (when, reply) = (SetIf::Always, SetReply::Ok);
+    Some(Step::Write(Write::Set { key, value, when, expiry, reply }))
+}
+
 fn version(seen: Option<ObservedVersion>) -> Option<Timestamp> {
     match seen {
         Some(ObservedVersion::Version(at)) => Some(at),
@@ -432,7 +445,11 @@ fn bytes_of(result: &TxnResult) -> usize {
     match result {
         TxnResult::Value { value, .. } => value.len(),
         TxnResult::Range(pairs) => pairs.iter().map(|pair| pair.key.len() + pair.value.len()).sum(),
-        TxnResult::Nil | TxnResult::Put | TxnResult::Deleted(_) | TxnResult::Number(_) => 0,
+        TxnResult::Nil
+        | TxnResult::Put
+        | TxnResult::Deleted(_)
+        | TxnResult::Number(_)
+        | TxnResult::Published(_) => 0,
     }
 }
 
