@@ -149,26 +149,15 @@ pub struct Negotiation {
 }
 
 impl Negotiation {
-    /// Takes what is whole at the front of `input`, and appends what is answered. Returns how many
-    /// bytes were taken, and what comes next.
+    /// Takes one option from the front of `input`, or what else comes there, and appends what is
+    /// answered. Returns how many bytes were taken, and what comes next. After [`Step::More`] with
+    /// bytes taken it can be asked again; so the caller says how many answers may pile up.
     pub fn step(
         &mut self,
         input: &[u8],
         exports: &dyn Exports,
         out: &mut Vec<u8>,
     ) -> (usize, Step) {
-        let mut used = 0;
-        loop {
-            let (taken, step) = self.one(&input[used..], exports, out);
-            used += taken;
-            match step {
-                Step::More if taken > 0 => {}
-                step => return (used, step),
-            }
-        }
-    }
-
-    fn one(&mut self, input: &[u8], exports: &dyn Exports, out: &mut Vec<u8>) -> (usize, Step) {
         if self.skip > 0 {
             let taken = input.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
             self.skip -= taken as u64;

@@ -18,6 +18,8 @@ const STRUCTURED_MAGIC: u32 = 0x668e_33ef;
 const EXTENDED_MAGIC: u32 = 0x6e8a_278c;
 /// The flag of a reply's last chunk.
 const DONE: u16 = 1;
+/// The longest text of an error: the protocol's limit.
+const WHY_BYTES_MAX: usize = 4096;
 
 mod chunk {
     pub const NONE: u16 = 0;
@@ -36,7 +38,7 @@ const HOLE_AND_ZERO: u64 = 3;
 pub struct Extent<'a> {
     /// How many.
     pub length: u64,
-    /// The bytes; `None` for a hole. Whoever asks only for the status gives any bytes.
+    /// The bytes; `None` for a hole. For a status any bytes do.
     pub data: Option<&'a [u8]>,
 }
 
@@ -66,6 +68,7 @@ impl ReplyWriter {
         if !self.has_structured {
             return simple(errno as u32, cookie, out);
         }
+        let why = &why[..why.floor_char_boundary(WHY_BYTES_MAX)];
         self.header(DONE, chunk::ERROR, cookie, offset, 6 + why.len() as u64, out);
         put_u32(out, errno as u32);
         put_u16(out, why.len() as u16);

@@ -225,7 +225,7 @@ impl Fields {
             return Err((errno, "past the end of the volume"));
         }
         let block = u64::from(form.block);
-        if writes && (self.offset % block != 0 || self.length % block != 0) {
+        if writes && !(self.offset | self.length).is_multiple_of(block) {
             return Err((Errno::Invalid, "what is written is no whole number of blocks"));
         }
         match self.kind {

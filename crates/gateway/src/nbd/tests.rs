@@ -74,9 +74,21 @@ fn negotiate(said: &[Vec<u8>]) -> (Vec<u8>, Step) {
     let mut input = vec![0, 0, 0, 3];
     said.iter().for_each(|bytes| input.extend_from_slice(bytes));
     let mut out = Vec::new();
-    let (used, step) = Negotiation::default().step(&input, &Two, &mut out);
+    let (used, step) = all_steps(&mut Negotiation::default(), &input, &mut out);
     assert!(matches!(step, Step::End) || used == input.len());
     (out, step)
+}
+
+/// Takes options until bytes are missing or the negotiation has ended.
+fn all_steps(negotiation: &mut Negotiation, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
+    let mut used = 0;
+    loop {
+        let (taken, step) = negotiation.step(&input[used..], &Two, out);
+        used += taken;
+        if taken == 0 || step != Step::More {
+            return (used, step);
+        }
+    }
 }
 
 fn chosen(step: Step) -> Negotiated {
@@ -147,7 +159,7 @@ fn the_old_way_to_choose_ends_in_silence_for_an_unknown_name() {
     let mut out = Vec::new();
     let mut input = vec![0, 0, 0, 1];
     input.extend(option(1, b""));
-    let (_, step) = Negotiation::default().step(&input, &Two, &mut out);
+    let (_, step) = all_steps(&mut Negotiation::default(), &input, &mut out);
     assert_eq!((out.len(), chosen(step).export.name.as_str()), (134, "disk"));
 }
 
@@ -155,7 +167,7 @@ fn the_old_way_to_choose_ends_in_silence_for_an_unknown_name() {
 fn nonsense_ends_a_negotiation() {
     let ends = |input: &[u8]| {
         let mut out = Vec::new();
-        Negotiation::default().step(input, &Two, &mut out).1 == Step::End
+        all_steps(&mut Negotiation::default(), input, &mut out).1 == Step::End
     };
     assert!(ends(&[0, 0, 1, 3]), "an unknown flag");
     let mut wrong = vec![0, 0, 0, 3];
@@ -282,7 +294,7 @@ fn in_pieces(bytes: &[u8], cuts: &[usize]) -> (Vec<u8>, String) {
     let ends =
         cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect::<std::collections::BTreeSet<_>>();
     for end in ends.into_iter().chain([bytes.len()]) {
-        let (used, step) = negotiation.step(&bytes[begun..end.max(begun)], &Two, &mut out);
+        let (used, step) = all_steps(&mut negotiation, &bytes[begun..end.max(begun)], &mut out);
         begun += used;
         if step != Step::More {
             return (out, format!("{step:?}"));

@@ -106,6 +106,8 @@ impl EventLoop {
                 self.forget(at, &connection);
                 continue;
             }
+            let has_yielded = std::mem::take(&mut connection.turn.has_yielded);
+            let resumes = resumes || has_yielded;
             let again = reads || resumes || connection.is_finished() || connection.may_try_parked();
             self.connections[at] = Some(connection);
             if again {
