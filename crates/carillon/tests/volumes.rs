@@ -13,12 +13,11 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
 const BLOCK: usize = 4096;
 const SIZE: usize = 256 * BLOCK;
 
-/// Errors of the protocol.
-
+// Errors of the protocol.
 const INVALID: u32 = 22;
+const NO_SPACE: u32 = 28;
 /// None of the protocol: nobody listens.
 const NOBODY: u32 = u32::MAX;
-const NO_SPACE: u32 = 28;
 
 /// A client of one export, by simple replies.
 struct Disk {

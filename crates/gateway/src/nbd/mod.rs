@@ -35,6 +35,8 @@
 //!    holds.
 //! 3. Nothing here knows sockets, volumes, or when a write is durable.
 
+#[cfg(test)]
+mod conversation_tests;
 mod negotiation;
 mod reply;
 mod request;

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-struct Two;
+/// Two volumes: one that can be written, and one that cannot.
+pub(super) struct Two;
 
 fn volume(name: &str, is_read_only: bool) -> Export {
     Export {
