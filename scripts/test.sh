@@ -62,7 +62,7 @@ python=target/venv/bin/python
 
 step "setup" scripts/setup.sh || finish
 step "format" cargo fmt --all --check
-step "build" cargo build --release --locked -p carillon || finish
+step "build" cargo build --release --locked -p carillon -p wiki || finish
 step "clippy" cargo clippy --release --locked --quiet --workspace --all-targets -- -D warnings
 step "tests of all crates" scripts/test_crates.sh
 step "tests of what threads share" cargo test --release --locked -p threads --quiet

@@ -1,5 +1,6 @@
 // npm run browser: the built console in a real browser, on the recorded cluster and on a real one.
-// `npm run browser -- --recorded` leaves the real one out; `--only=recorded`, `simulated` or `real` is one part.
+// `npm run browser -- --recorded` leaves the real one out; `--only=recorded`, `simulated`, `sim`, `real` or `wiki` is one
+// part.
 import { existsSync } from "node:fs";
 import { Checks } from "./checks.mjs";
 import { openBrowser } from "./page.mjs";
@@ -7,6 +8,7 @@ import { checkReal } from "./real.mjs";
 import { checkRecorded } from "./recorded.mjs";
 import { checkSim } from "./sim.mjs";
 import { checkSimulated } from "./simulated.mjs";
+import { checkWiki } from "./wiki.mjs";
 
 if (!existsSync(new URL("../../dist/index.html", import.meta.url))) {
   console.error("there is no dist: npm run build");
@@ -22,6 +24,7 @@ const parts = [
   ["simulated", true, checkSimulated],
   ["sim", hasReal, checkSim],
   ["real", hasReal, checkReal],
+  ["wiki", hasReal, checkWiki],
 ];
 try {
   for (const [name, isHere, run] of parts) {

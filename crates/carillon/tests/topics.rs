@@ -189,6 +189,9 @@ fn messages_of_a_transaction_are_there_if_and_only_if_it_is_done() {
         ask(words);
     }
     assert_eq!(ask(&["EXEC"]), "OK 5");
+    let many = vec!["x"; 1025];
+    let refused = ask(&[&["TPUBLISH", "t"], &many[..]].concat());
+    assert!(refused.contains("at most 1024 messages"), "{refused}");
     let script = "return redis.call('TPUBLISH', 't', ARGV[1])";
     assert_eq!(ask(&["EVAL", script, "0", "script"]), "6");
     assert!(ask(&["TPUBLISH", "no", "x"]).contains("there is no topic \"no\""));

@@ -80,8 +80,9 @@ pub fn page(title: &str, page: &Page, at: Option<&str>) -> String {
     frame(title, &body)
 }
 
-/// A form to edit a page; if another was faster, with what that one has written.
-pub fn edit(title: &str, text: &str, author: &str, base: u64, theirs: Option<&Page>) -> String {
+/// A form to edit a page, with what is filled in; if another was faster, with what that one has
+/// written. `filled.revision` is the revision that the edit is of.
+pub fn edit(title: &str, filled: &Page, theirs: Option<&Page>) -> String {
     let mut body = String::new();
     if let Some(theirs) = theirs {
         body += &format!(
@@ -94,14 +95,16 @@ pub fn edit(title: &str, text: &str, author: &str, base: u64, theirs: Option<&Pa
     }
     body += &format!(
         "<form method=\"post\" action=\"/edit/{}\">\
-         <input type=\"hidden\" name=\"base\" value=\"{base}\">\
+         <input type=\"hidden\" name=\"base\" value=\"{}\">\
          <label>Text<textarea name=\"text\" rows=\"24\">\n{}</textarea></label>\
-         <label>What you have changed<input name=\"comment\" maxlength=\"200\"></label>\
+         <label>What you have changed<input name=\"comment\" maxlength=\"200\" value=\"{}\"></label>\
          <label>Your name<input name=\"author\" maxlength=\"100\" required value=\"{}\"></label>\
          <button>Save</button></form>\n",
         encode(title),
-        escape(text),
-        escape(author)
+        filled.revision,
+        escape(&filled.text),
+        escape(&filled.comment),
+        escape(&filled.author)
     );
     frame(&format!("Edit {title}"), &body)
 }
@@ -176,7 +179,7 @@ mod tests {
         let version = Version { at: bad.into(), at_ms: 0, page: page.clone(), bytes: 1 };
         for html in [
             super::page(bad, &page, Some(bad)),
-            edit(bad, bad, bad, 1, Some(&page)),
+            edit(bad, &page, Some(&page)),
             history(bad, &[version]),
             recent(&[change]),
             list(&[title], "none"),

@@ -112,7 +112,8 @@ async fn view(State(app): State<App>, uri: Uri) -> Answer {
 async fn edit(State(app): State<App>, uri: Uri) -> Answer {
     let title = titled(&uri, "/edit/")?;
     let Page { text, revision, .. } = app.wiki.page(&title).await?;
-    Ok(page(StatusCode::OK, html::edit(&title, &text, "", revision, None)))
+    let filled = Page { text, revision, ..Page::default() };
+    Ok(page(StatusCode::OK, html::edit(&title, &filled, None)))
 }
 
 /// Whether a form comes from a page of the wiki itself.
@@ -151,7 +152,8 @@ async fn save(State(app): State<App>, uri: Uri, headers: HeaderMap, body: Body) 
             Ok((StatusCode::SEE_OTHER, [(LOCATION, place)]).into_response())
         }
         Saved::Conflict(theirs) => {
-            let html = html::edit(&title, &text, &author, theirs.revision, Some(&theirs));
+            let filled = Page { revision: theirs.revision, text, author, comment };
+            let html = html::edit(&title, &filled, Some(&theirs));
             Ok(page(StatusCode::CONFLICT, html))
         }
     }

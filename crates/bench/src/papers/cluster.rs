@@ -212,7 +212,11 @@ impl Cluster {
         }
     }
 
-    fn client(&self, number: usize) -> Outcome<Client> {
+    /// A client of a node.
+    ///
+    /// # Errors
+    /// Its address is none.
+    pub fn client(&self, number: usize) -> Outcome<Client> {
         Ok(Client::new(&self.nodes[number].at(HTTP))?)
     }
 

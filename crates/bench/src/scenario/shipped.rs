@@ -10,7 +10,7 @@ macro_rules! scenarios {
 }
 
 /// Name and text of each, in the order in which they are listed.
-pub const ALL: [(&str, &str); 38] = scenarios![
+pub const ALL: [(&str, &str); 39] = scenarios![
     "instrument-memory",
     "instrument-null",
     "instrument-depth",
@@ -45,6 +45,7 @@ pub const ALL: [(&str, &str); 38] = scenarios![
     "failover",
     "mixed-pipelines",
     "lua-scripts",
+    "durable-topics",
     "scalaris-topics",
     "scalaris-wiki",
     "course-mixes",

@@ -39,12 +39,12 @@ pub enum Request<'a> {
     Transfer(Transfer<'a>),
     /// Exchange the keys of two keyspaces, "0" to "15", and reply OK.
     Swap([&'a [u8]; 2]),
-    /// Publish a message to a durable topic of the session's keyspace, and reply its number.
+    /// Publish messages to a durable topic of the session's keyspace, and reply the first's number.
     PublishToTopic {
         /// The topic's name.
         topic: &'a [u8],
-        /// The message.
-        message: &'a [u8],
+        /// The messages, one at least.
+        messages: Vec<&'a [u8]>,
     },
     /// Run a script or a function, and reply what it returns.
     Script(Box<ScriptCall<'a>>),

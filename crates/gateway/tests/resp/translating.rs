@@ -129,7 +129,7 @@ fn requests_of_all_commands() {
             "MOVE a 15",
             "Transfer(Transfer { from: a, to: a, keyspace: 15, moves: true, replace: false })",
         ),
-        ("TPUBLISH t m", "PublishToTopic { topic: t, message: m }"),
+        ("TPUBLISH t m n", "PublishToTopic { topic: t, messages: [m, n] }"),
         ("OBJECT ENCODING k", "Read(Encoding(k))"),
         ("OBJECT refcount k", "Read(RefCount(k))"),
         ("OBJECT IDLETIME k", "Read(IdleTime(k))"),

@@ -330,9 +330,8 @@ impl EventLoop {
                 let what = SpanningCommand { args: command.args, needs_memory: false };
                 self.span_keyspaces(at, connection, session, what, muted)
             }
-            Request::PublishToTopic { .. } if !session.has_transaction() => {
-                let what = SpanningCommand { args: command.args, needs_memory: true };
-                self.span_keyspaces(at, connection, session, what, muted)
+            Request::PublishToTopic { topic, messages } if !session.has_transaction() => {
+                self.publish_to_topic(at, connection, session, (topic, messages), muted)
             }
             Request::Libraries(asked) => {
                 self.ask_of_libraries(at, connection, session, asked, muted)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use command::TopicKind;
 use gateway::resp::{
-    Args, Queue, Request, ScriptCall, ScriptRequest, Session, Transfer, needs_memory,
+    Args, Queue, Request, ScriptCall, ScriptName, ScriptRequest, Session, Transfer, needs_memory,
 };
 use keyspace::{Feature, NodeId, ShardId};
 use node::replica::entry::Waiter;
@@ -24,7 +24,7 @@ use crate::scripts::{
     self, Caller, ExecProgram, Filling, Gaps, Job, JobReply, NoScript, Program, ReplyTo,
 };
 
-/// MOVE, COPY to another keyspace, SWAPDB, or TPUBLISH.
+/// MOVE, COPY to another keyspace, or SWAPDB.
 pub(super) struct SpanningCommand<'a> {
     pub args: Args<'a>,
     /// Whether it is refused when there is no memory.
@@ -99,6 +99,26 @@ impl EventLoop {
             }
         }
         CommandOutcome::Answered
+    }
+
+    /// Publishes to a durable topic: a script, in the queue of the topic's shard.
+    pub(super) fn publish_to_topic(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        (topic, messages): (&[u8], Vec<&[u8]>),
+        muted: bool,
+    ) -> CommandOutcome {
+        if self.is_out_of_memory() {
+            return self.refuse(connection, session, OUT_OF_MEMORY, muted);
+        }
+        let head = topics::keys::head(&String::from_utf8_lossy(topic));
+        let args = [topic].into_iter().chain(messages).collect();
+        let name = ScriptName::Source(scripts::PUBLISH);
+        let call = ScriptCall { name, keys: vec![&head], args, read_only: false };
+        let request = Request::Script(Box::new(call));
+        self.script(at, connection, session, &request, muted)
     }
 
     fn caller(
@@ -183,7 +203,7 @@ impl EventLoop {
         CommandOutcome::Answered
     }
 
-    /// Runs one command that needs keys of two keyspaces, or that it does not name, like a script.
+    /// Runs one command that needs keys of two keyspaces, like a script.
     pub(super) fn span_keyspaces(
         &mut self,
         at: usize,

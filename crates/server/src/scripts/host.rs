@@ -386,8 +386,8 @@ impl<'a> ScriptHost<'a> {
             Request::Select(name) => return self.select(name, version, reply),
             Request::Swap(names) => return self.swap(names, version, reply),
             Request::Transfer(asked) => return self.transfer(&asked, version, reply),
-            Request::PublishToTopic { topic, message } => {
-                return self.publish_to_topic(topic, message, version, reply);
+            Request::PublishToTopic { topic, messages } => {
+                return self.publish_to_topic(topic, &messages, version, reply);
             }
             request => steps_of(request),
         }) else {

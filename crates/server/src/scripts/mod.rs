@@ -75,6 +75,7 @@ pub use forward::{Forwarded, forward, link_lost, take_frame, tick_forwarded};
 pub use job::{Caller, Job, JobReply, ReplyTo, TouchedKeys};
 pub use peers::{Found, ask, fetch, fetch_all, kill_elsewhere, member_lost, take_question, tick};
 pub use threads::{RunningScript, ScriptThreads};
+pub use topics::SOURCE as PUBLISH;
 
 use fair::{FairQueue, Usage};
 use late::Readers;

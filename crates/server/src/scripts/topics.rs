@@ -1,4 +1,7 @@
 //! TPUBLISH: publishes to a durable topic, by itself, in MULTI or in a script.
+//!
+//! By itself it is a script that declares the topic's key ([`SOURCE`]): it runs in the queue of the
+//! topic's shard, at its leader, so that those who publish to one topic do not conflict.
 
 use command::{Expiry, Read, Reply, SetIf, SetReply, Sink as _, Step};
 use gateway::resp::{RespWriter, Version};
@@ -8,6 +11,8 @@ use topics::{Draft, Found, Stop, Write};
 
 use super::host::{Halt, ScriptHost};
 
+/// TPUBLISH by itself, as a script.
+pub const SOURCE: &[u8] = b"return redis.pcall('TPUBLISH', unpack(ARGV))";
 /// Rounds of reads that one publishing may need.
 const ROUNDS_MAX: usize = 128;
 
@@ -30,11 +35,11 @@ impl ScriptHost<'_> {
     pub(super) fn publish_to_topic(
         &mut self,
         topic: &[u8],
-        message: &[u8],
+        messages: &[&[u8]],
         version: Version,
         reply: &mut Vec<u8>,
     ) -> Flow {
-        match self.try_publish(&String::from_utf8_lossy(topic), message) {
+        match self.try_publish(&String::from_utf8_lossy(topic), messages) {
             Ok(Ok(number)) => RespWriter::new(reply, version).int(number),
             Ok(Err(text)) => RespWriter::new(reply, version).error(text),
             Err(halt) => {
@@ -45,14 +50,18 @@ impl ScriptHost<'_> {
         Flow::Continue
     }
 
-    /// The number of the message, or the error.
-    fn try_publish(&mut self, topic: &str, message: &[u8]) -> Result<Result<i64, String>, Halt> {
+    /// The number of the first message, or the error.
+    fn try_publish(
+        &mut self,
+        topic: &str,
+        messages: &[&[u8]],
+    ) -> Result<Result<i64, String>, Halt> {
         // Time stands still, also when it runs again.
         let now_ms = self.ground.copy.began().millis();
         let mut known = Known::default();
         for _ in 0..ROUNDS_MAX {
             let mut draft = Draft::new(now_ms, known);
-            match topics::topic::publish(&mut draft, topic, message) {
+            match topics::topic::publish_all(&mut draft, topic, messages) {
                 Err(Stop::Refused(refusal)) => return Ok(Err(format!("ERR {refusal}"))),
                 Err(Stop::Missing) => {
                     let keys = draft.missing().chain(draft.missing_peeks());
@@ -68,11 +77,11 @@ impl ScriptHost<'_> {
                         known.read(key, value.map(|value| Found { value, version: 0 }));
                     }
                 }
-                Ok(number) => {
+                Ok(first) => {
                     let (_, writes) = draft.end();
                     let steps = writes.iter().map(|(key, write)| step(key, write, now_ms));
                     self.run(&steps.collect::<Vec<_>>())?;
-                    return Ok(Ok(number as i64));
+                    return Ok(Ok(first.unwrap_or_default() as i64));
                 }
             }
         }

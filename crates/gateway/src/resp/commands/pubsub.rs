@@ -93,9 +93,16 @@ pub fn spublish<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     publishes(TopicKind::Shard, args)
 }
 
-/// `TPUBLISH topic message`: Redis does not have it.
+/// Messages that one TPUBLISH may have.
+const TPUBLISH_MAX: usize = 1024;
+
+/// `TPUBLISH topic message [message …]`: Redis does not have it.
 pub fn tpublish<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    Ok(Request::PublishToTopic { topic: args.at(1), message: args.at(2) })
+    if args.len() - 2 > TPUBLISH_MAX {
+        let text = format!("ERR TPUBLISH takes at most {TPUBLISH_MAX} messages; nothing was sent");
+        return Err(CommandError::formatted(text));
+    }
+    Ok(Request::PublishToTopic { topic: args.at(1), messages: args.from(2).iter().collect() })
 }
 
 fn names<'a>(call: &mut Call<'_>, kind: TopicKind, args: Args<'a>) -> Outcome<'a> {

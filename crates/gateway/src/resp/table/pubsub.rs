@@ -63,11 +63,11 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             "O(N) with the channel's subscribers",
             "Sends a message to the subscribers of a shard channel.",
         ),
-    CommandSpec::new("tpublish", 3, pubsub::tpublish).flags("write denyoom", "write slow").docs(
+    CommandSpec::new("tpublish", -3, pubsub::tpublish).flags("write denyoom", "write slow").docs(
         "pubsub",
         "7.0.0",
         "O(1)",
-        "Publishes a message to a durable topic.",
+        "Publishes messages to a durable topic.",
     ),
     CommandSpec::new("pubsub", -2, server::container)
         .flags("", "slow")
