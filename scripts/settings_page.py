@@ -54,7 +54,7 @@ with the program.
 GROUPS = {
     "Identity and data": ["dir", "name", "domain"],
     "Listeners": [
-        "resp", "resp_mode", "resp_advertise_port", "resp_replica", "resp_replica_advertise_port", "native",
+        "resp", "resp_mode", "resp_advertise_port", "resp_replica", "resp_replica_advertise_port", "native", "nbd",
         "native_error_reason", "http", "insecure",
     ],
     "Cluster": [

@@ -86,7 +86,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
     let value = match setting.name {
         "dir" => "/elsewhere",
         "name" => "ferdinand",
-        "resp" | "native" | "http" => "127.0.0.1:0",
+        "resp" | "native" | "nbd" | "http" => "127.0.0.1:0",
         "peer" | "resp_replica" => "127.0.0.1:0",
         "join" => "db1.example:7600,[::1]:7600",
         "advertise" => "db.example:7601",
