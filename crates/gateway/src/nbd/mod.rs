@@ -23,10 +23,10 @@
 //! # Bad input
 //!
 //! A request that can be told from the next one is answered with the error that belongs to it:
-//! `EINVAL` for a write that is not of whole blocks, or for what is empty or unknown, `ENOSPC` for a write past the
-//! end, `EPERM` for a write to what is read-only. The bytes of a refused write are skipped. After a
-//! wrong magic number, or a write whose bytes are more than [`PAYLOAD_BYTES_MAX`], the connection
-//! ends: nothing that follows can be trusted.
+//! `EINVAL` for a write that is not of whole blocks, or for what is empty or unknown, `ENOSPC` for
+//! a write past the end, `EPERM` for a write to what is read-only. The bytes of a refused write are
+//! skipped. After a wrong magic number, or a write whose bytes are more than
+//! [`PAYLOAD_BYTES_MAX`], the connection ends: nothing that follows can be trusted.
 //!
 //! # Invariants
 //!

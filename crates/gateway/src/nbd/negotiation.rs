@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Each option is answered before the next is looked at. A client chooses replies
-//! (`STRUCTURED_REPLY`, or `EXTENDED_HEADERS`, which has them too), then contexts of an export, then
-//! the export. Contexts count for the export that they were chosen for, as the protocol says.
+//! (`STRUCTURED_REPLY`, or `EXTENDED_HEADERS`, which has them too), then contexts of an export,
+//! then the export. Contexts count for the export that they were chosen for, as the protocol says.
 
 use super::request::Transmission;
 use super::{
