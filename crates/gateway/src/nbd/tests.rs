@@ -1,3 +1,5 @@
+//! Negotiation and requests: scripts of both sides, the corpus whole and in pieces, any bytes.
+
 use proptest::prelude::*;
 
 use super::*;
