@@ -38,7 +38,8 @@ not.
 A node does not start with a name that is no setting (the error suggests the nearest one), with a value outside its
 bounds, or with settings that contradict each other:
 
-- a listener beyond the loopback address without `insecure`, or two listeners at one address;
+- a listener beyond the loopback address without `insecure`, unless it is for TLS and `tls_client_ca_file` is there;
+- two listeners at one address, or one for TLS without `tls_cert_file` and `tls_key_file`;
 - `peer` without `peer_secret_file`, or at 0.0.0.0 without `advertise`; `join`, or `replicas` above 1, without `peer`;
 - `resp_advertise_port` without `resp`, or `resp_replica_advertise_port` without `resp_replica`;
 - `resp_replica` without `resp`, or in another `resp_mode` than `cluster`;
@@ -54,9 +55,10 @@ with the program.
 GROUPS = {
     "Identity and data": ["dir", "name", "domain"],
     "Listeners": [
-        "resp", "resp_mode", "resp_advertise_port", "resp_replica", "resp_replica_advertise_port", "native",
+        "resp", "resp_mode", "resp_advertise_port", "resp_replica", "resp_replica_advertise_port", "native", "nbd",
         "native_error_reason", "http", "insecure",
     ],
+    "TLS": ["resp_tls", "native_tls", "http_tls", "tls_cert_file", "tls_key_file", "tls_client_ca_file"],
     "Cluster": [
         "peer", "join", "advertise", "peer_secret_file", "clock_offset_max_ms", "consistency_check_interval_ms",
         "cluster_version_max", "auto_upgrade", "auto_upgrade_after_ms",

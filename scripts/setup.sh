@@ -2,7 +2,8 @@
 # Installs what tests and benchmarks need, and skips what is there: Redis and its tools (Debian's),
 # redis-py in target/venv, schemathesis in target/openapi-venv, ioredis beside its test, go-redis
 # built into target/clients; what tests/programs tries, in target/programs and beside its test; and
-# what the console needs: Debian's chromium, and npm packages in console/node_modules.
+# what the console needs: Debian's chromium, and npm packages in console/node_modules. Programs that
+# use volumes: those of libnbd, qemu and ext4, and fio.
 # `setup.sh bench` installs Debian's etcd besides, a peer of benchmarks of clusters. They leave it
 # out where it cannot be had, so that is no failure.
 # `setup.sh soak` installs for Redis's Tcl suites besides; without that soak skips them.
@@ -44,12 +45,17 @@ packages=()
 command -v redis-server >/dev/null || packages+=(redis-server)
 command -v redis-benchmark >/dev/null || packages+=(redis-tools)
 command -v curl >/dev/null || packages+=(curl)
+command -v openssl >/dev/null || packages+=(openssl)
 command -v strace >/dev/null || packages+=(strace)
 command -v python3 >/dev/null || packages+=(python3)
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
 command -v npm >/dev/null || packages+=(nodejs npm)
 command -v go >/dev/null || packages+=(golang-go)
 command -v chromium >/dev/null || packages+=(chromium fonts-dejavu-core)
+command -v nbdcopy >/dev/null || packages+=(libnbd-bin)
+command -v qemu-io >/dev/null || packages+=(qemu-utils)
+command -v fio >/dev/null || packages+=(fio)
+command -v mke2fs >/dev/null || packages+=(e2fsprogs)
 [ ${#packages[@]} = 0 ] || install "${packages[@]}"
 
 mkdir -p target/clients

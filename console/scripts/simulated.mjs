@@ -60,6 +60,8 @@ export function simulation(options = {}) {
   let nodes = [];
   /** @type {any[]} */
   let actions = [];
+  const calm = { one_in: 0, altered: 0, altered_refused: 0, forged: 0, forged_refused: 0 };
+  let tampering = calm;
 
   const make = (/** @type {number} */ number) => ({
     name: options.names?.[number]?.name ?? `n${number + 1}`,
@@ -96,6 +98,7 @@ export function simulation(options = {}) {
       refused: 0,
       unknown: 0,
       broken: null,
+      tampering: begin.kind === "cluster" ? tampering : null,
       checked_ms: null,
       nodes,
       actions: actions.length,
@@ -171,7 +174,19 @@ export function simulation(options = {}) {
     if (node && action.do === "skew") node.skew_ms = action.by_ms;
     if (action.do === "cut") nodes.find((each) => each.name === action.from)?.cut_to.push(action.to);
     if (action.do === "clients") begin.clients = action.count;
+    if (action.do === "tamper") {
+      // As many as a moment of it would have.
+      const more = action.one_in > 0 ? 3 : 0;
+      tampering = {
+        one_in: action.one_in,
+        altered: tampering.altered + more,
+        altered_refused: tampering.altered_refused + more,
+        forged: tampering.forged + more,
+        forged_refused: tampering.forged_refused + more,
+      };
+    }
     if (action.do === "heal") {
+      tampering = { ...tampering, one_in: 0 };
       for (const each of nodes) {
         if (each.state !== "gone") each.state = "up";
         each.cut_to = [];
@@ -212,6 +227,7 @@ export function simulation(options = {}) {
       if (scenario) begin.kind = scenario.kind;
       now = 0;
       actions = [];
+      tampering = calm;
       fill(body.nodes ?? (begin.kind === "overlay" ? 32 : (options.names?.length ?? 3)));
       return ok(state());
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use keyspace::NodeId;
 use libfuzzer_sys::fuzz_target;
 use node::executor::Envelope;
-use server::runtime::rpc_frames::{Frame, Item, FrameBatch, take};
+use node::rpc::frame_batch::{Frame, FrameBatch, Item, take};
 
 /// What is read of a frame, batched again.
 fn again(mut frame: Bytes) -> Vec<u8> {

@@ -227,7 +227,9 @@ def read_descriptor(reader):
 
 
 def read_options(reader):
-    return [reader.number("B"), reader.number("B"), reader.varint(), reader.number("B")]
+    options = [reader.number("B"), reader.number("B"), reader.varint(), reader.number("B")]
+    volume = [reader.varint(), reader.varint()] if options[1] & 64 else None
+    return [options[0], options[1] & 3, options[2], options[3], volume]
 
 
 class Catalogue:
@@ -372,11 +374,16 @@ class Catalogue:
             durability = reader.number("B") if flags & 1 else None
             retention = reader.varint() if flags & 2 else None
             replicas = reader.number("B") if flags & 4 else None
+            if flags & 8:
+                reader.number("B")
+            volume_bytes = reader.varint() if flags & 16 else None
             if name in self.keyspaces:
                 options = self.keyspaces[name][1]
                 options[1] = options[1] if durability is None else durability
                 options[2] = options[2] if retention is None else retention
                 options[3] = options[3] if replicas is None else replicas
+                if volume_bytes is not None and options[4]:
+                    options[4][0] = volume_bytes
         else:
             check(op == 3, "catalogue operation")
             self.files.pop(self.keyspaces.pop(name, (0,))[0], None)

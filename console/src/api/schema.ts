@@ -1361,6 +1361,11 @@ export interface components {
             retention_ms?: number | null;
             /** @description Whether writes of what a key has make no new version from now on. */
             skip_equal_writes?: boolean | null;
+            /**
+             * Format: uint64
+             * @description The size of a volume from now on. What lies behind a smaller one stays in the store.
+             */
+            volume_bytes?: number | null;
         };
         /** @description A keyspace as it is. */
         KeyspaceInfo: {
@@ -1397,6 +1402,7 @@ export interface components {
             shards: number;
             /** @description Whether writes of what a key has make no new version. */
             skip_equal_writes: boolean;
+            volume?: components["schemas"]["VolumeSpec"] | null;
             /** @description What to know of it; only in answers to `POST` and `PATCH`, and only if there is something. */
             warnings?: string[];
         };
@@ -1426,6 +1432,7 @@ export interface components {
              *     given.
              */
             skip_equal_writes?: boolean | null;
+            volume?: components["schemas"]["VolumeSpec"] | null;
         };
         /** @description A node's link to another, as it sees it. */
         LinkSummary: {
@@ -2517,6 +2524,20 @@ export interface components {
          * @enum {string}
          */
         Verdict: "ok" | "degraded" | "failing";
+        /** @description A volume. */
+        VolumeSpec: {
+            /**
+             * Format: uint32
+             * @description The bytes of a block: 4096, 8192, 16384, 32768 or 65536; 4096 if not given. They are written
+             *     whole; it cannot be changed later.
+             */
+            block_bytes?: number;
+            /**
+             * Format: uint64
+             * @description Its size: a whole number of blocks, at most a pebibyte.
+             */
+            bytes: number;
+        };
         /** @description A whole number, or its digits as a string. */
         WholeNumber: number | string;
     };

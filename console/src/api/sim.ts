@@ -19,6 +19,16 @@ export interface SimNode {
   start?: string;
 }
 
+/** What somebody on the network has altered and forged, and what nodes have refused of it. */
+export interface SimAttack {
+  /** One of so many messages is altered at the moment; 0: nobody attacks. */
+  one_in: number;
+  altered: number;
+  altered_refused: number;
+  forged: number;
+  forged_refused: number;
+}
+
 export interface SimState {
   version: number;
   kind: SimKind;
@@ -30,6 +40,8 @@ export interface SimState {
   behind: boolean;
   phase: "forming" | "running" | "broken" | "over";
   scenario: string | null;
+  /** Of a cluster. Older ones do not say. */
+  tampering?: SimAttack | null;
   clients: number;
   answered: number;
   refused: number;
@@ -85,6 +97,7 @@ export type SimAction =
   | { do: "partition"; nodes: string[] }
   | { do: "slow-disk"; node: string; sync_ms: number }
   | { do: "skew"; node: string; by_ms: number }
+  | { do: "tamper"; one_in: number }
   | { do: "heal" }
   | { do: "clients"; count: number }
   | { do: "put"; key: JsonBytes; value: JsonBytes; keyspace?: string; ttl_ms?: number }

@@ -1,7 +1,8 @@
 /** What can be done to a simulation and in words what it does. Pure. */
 
 import { BadFile } from "../api/problem";
-import type { SimAction, SimNames, SimNode, SimState } from "../api/sim";
+import { count, plural } from "./format";
+import type { SimAction, SimAttack, SimNames, SimNode, SimState } from "../api/sim";
 
 /** Faults of one node, as buttons and menus have them. */
 export const FAULTS = ["crash", "power-cut", "pause", "isolate", "restart", "resume", "remove-node"] as const;
@@ -67,6 +68,19 @@ export function ailments(node: SimNode): string[] {
     ...(node.slow_disk_ms ? [`fsync takes ${node.slow_disk_ms} ms`] : []),
     ...(node.cut_to && node.cut_to.length > 0 ? [`nothing goes to ${node.cut_to.join(", ")}`] : []),
   ];
+}
+
+/** What came of altered messages and forged handshakes. */
+export function attackWords(attack: SimAttack): string {
+  const { one_in, altered, altered_refused, forged, forged_refused } = attack;
+  if (one_in === 0 && altered + forged === 0) return "Nobody alters messages or forges handshakes.";
+  const taken = altered - altered_refused + (forged - forged_refused);
+  return [
+    one_in === 0 ? "Nobody attacks now" : `One of ${plural(one_in, "message")} is altered`,
+    `${count(altered_refused)} of ${count(altered)} altered messages refused`,
+    `${count(forged_refused)} of ${count(forged)} forged handshakes refused`,
+    `${count(taken)} taken for genuine`,
+  ].join(", ");
 }
 
 /** Virtual time as minutes, seconds and tenths. */

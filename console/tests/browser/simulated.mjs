@@ -157,6 +157,9 @@ export async function checkSimulated(checks, browser) {
       if (title.startsWith("Eight things")) {
         await page.getByRole("button", { name: "Cut a link" }).click();
         await page.getByText(/1 ways cut now/).waitFor();
+        await page.getByRole("button", { name: "Alter messages" }).click();
+        await page.getByText(/3 of 3 altered messages refused/).waitFor();
+        holds(await page.getByRole("button", { name: "Alter messages" }).isDisabled(), "it is on already");
       }
       quiet((await axe()).map((/** @type {string} */ each) => `page ${n}: ${each}`));
     }

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { SimNode, SimState } from "../../src/api/sim";
 import {
   ailments,
+  attackWords,
   describeAction,
   faultsFor,
   isAnew,
@@ -92,10 +93,25 @@ describe("the tour", () => {
     }
   });
 
-  test("has a fault against all but the one that is about walls", () => {
-    const without = FALLACIES.filter((each) => each.fault === null).map((each) => each.name);
-    expect(without).toEqual(["The network is secure"]);
-    for (const each of FALLACIES) expect(each.fault?.action(state()) ?? null).not.toBe(undefined);
+  test("has a fault against each of them", () => {
+    const calm = { one_in: 0, altered: 0, altered_refused: 0, forged: 0, forged_refused: 0 };
+    for (const each of FALLACIES) {
+      expect(each.fault.action(state({ tampering: calm })), each.name).not.toBeNull();
+    }
+  });
+
+  test("says what came of altered messages, and does not alter them twice", () => {
+    const secure = FALLACIES.find((each) => each.name === "The network is secure");
+    const tampering = { one_in: 200, altered: 12, altered_refused: 12, forged: 3, forged_refused: 3 };
+    const sim = state({ tampering });
+    expect(secure?.measured({ model: modelOf(WELL), events: [], points: [], sim })).toBe(
+      "One of 200 messages is altered, 12 of 12 altered messages refused, 3 of 3 forged handshakes refused, 0 taken for genuine",
+    );
+    expect(secure?.fault.action(sim)).toBeNull();
+    // Of a server that does not know of it.
+    expect(secure?.fault.action(state())).toBeNull();
+    expect(attackWords({ ...tampering, one_in: 0 })).toMatch(/^Nobody attacks now/);
+    expect(attackWords({ ...tampering, altered_refused: 11 })).toMatch(/1 taken for genuine$/);
   });
 });
 

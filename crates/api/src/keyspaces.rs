@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::VolumeSpec;
+
 /// Where a keyspace's keys live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -51,6 +53,9 @@ pub struct KeyspaceSpec {
     /// given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_equal_writes: Option<bool>,
+    /// Makes it a volume, whose keys are blocks of a disk; its durability is sync.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeSpec>,
 }
 
 /// What to change of a keyspace.
@@ -69,6 +74,9 @@ pub struct KeyspaceChange {
     /// Whether writes of what a key has make no new version from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_equal_writes: Option<bool>,
+    /// The size of a volume from now on. What lies behind a smaller one stays in the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_bytes: Option<u64>,
 }
 
 /// A keyspace as it is.
@@ -88,6 +96,9 @@ pub struct KeyspaceInfo {
     pub replicas: u8,
     /// Whether writes of what a key has make no new version.
     pub skip_equal_writes: bool,
+    /// Of a volume: its size and its blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeSpec>,
     /// How many shards it has.
     pub shards: u64,
     /// How many keys it has.

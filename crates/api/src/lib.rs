@@ -39,6 +39,7 @@ mod snapshots;
 mod topic_service;
 mod topics;
 mod txn;
+mod volumes;
 
 use bytes::Bytes;
 use keyspace::Timestamp;
@@ -76,6 +77,7 @@ pub use topics::{
     TopicMessage, TopicSpec,
 };
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
+pub use volumes::VolumeSpec;
 
 use events::{Wake, WatchRequest, Watching};
 use feeds::{FeedRequest, Feeding};

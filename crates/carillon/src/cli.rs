@@ -7,6 +7,7 @@ mod nodes;
 mod offline;
 mod shards;
 pub mod sim;
+mod volumes;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -16,6 +17,7 @@ pub use keyspaces::{KeyspaceArgs, KeyspaceCommand};
 pub use nodes::{DrainArgs, NodesArgs, NodesCommand, OneNodeArgs, StatusArgs};
 pub use offline::{CheckArgs, RecoverArgs, RecoverCommand, RepairClockArgs};
 pub use shards::{ProveArgs, ShardsArgs, SplitArgs, Survive};
+pub use volumes::{VolumeArgs, VolumeCommand};
 
 use self::sim::SimArgs;
 use crate::dev::DevArgs;
@@ -44,6 +46,7 @@ Examples:
   carillon replay file                       the same again, as text, in its own pace
   carillon prove --survive domain            whether the cluster survives a lost domain
   carillon recover --help                    recovers shards that lost their majority for good
+  carillon volume create disk --size 64GiB   a disk for nbd-client, qemu and libnbd
   carillon dev                               three nodes on this machine
   carillon bench run redis                   measures a store under load
   carillon console                           a simulated cluster, with the console
@@ -102,6 +105,8 @@ pub enum Command {
     Topic(crate::topics::TopicArgs),
     /// Create, list, change or drop keyspaces.
     Keyspace(KeyspaceArgs),
+    /// Create, list, resize or delete volumes: disks for clients of NBD.
+    Volume(VolumeArgs),
     /// Show a node's state, and the cluster's health as it sees it.
     Status(StatusArgs),
     /// List the nodes of the cluster; cordon or remove one.
@@ -182,6 +187,16 @@ pub fn word(value: impl ValueEnum) -> String {
 pub fn millis(text: &str) -> Result<u64, String> {
     use server::config::kind::{Kind, Millis};
     Millis(1..=3650 * 86_400_000).parse(text).map_err(|expected| format!("expected {expected}"))
+}
+
+/// Bytes as people write them.
+///
+/// # Errors
+/// What was expected.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    use server::config::kind::{Kind, Size};
+    let any = Size(1..=keyspace::catalogue::VOLUME_BYTES_MAX);
+    any.parse(text).map_err(|expected| format!("expected {expected}"))
 }
 
 /// How long replaced versions stay readable: what any keyspace may have.

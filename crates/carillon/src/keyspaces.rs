@@ -18,6 +18,7 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
                 retention_ms: settings.retention,
                 replicas: settings.replicas,
                 skip_equal_writes: settings.skip_equal_writes,
+                volume: None,
             };
             with_node(node, |client| {
                 let info = client.keyspace_create(&spec)?;
@@ -37,6 +38,7 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
                 retention_ms: settings.retention,
                 replicas: settings.replicas,
                 skip_equal_writes: settings.skip_equal_writes,
+                volume_bytes: None,
             };
             with_node(node, |client| {
                 let info = client.keyspace_alter(name, &change)?;

@@ -42,6 +42,7 @@ mod topic_push;
 mod topics;
 mod txn;
 mod upgrade;
+mod volumes;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -84,6 +85,7 @@ fn run(command: Command) -> Exit {
         Command::Locks(args) => lock::locks(&args),
         Command::Topic(args) => topics::topic(&args.command),
         Command::Keyspace(args) => keyspaces::run(&args.command),
+        Command::Volume(args) => volumes::run(&args.command),
         Command::Status(args) => status::status(&args),
         Command::Nodes(NodesArgs { command: Some(command), .. }) => drain::act(&command),
         Command::Nodes(args) => cluster::nodes(&args),

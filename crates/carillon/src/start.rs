@@ -115,7 +115,7 @@ fn old_flag(name: &'static str) -> Arg {
 fn value_name(setting: &Setting) -> &'static str {
     match setting.name {
         "dir" => "DIR",
-        "resp" | "native" | "http" | "peer" => "ADDRESS",
+        "resp" | "native" | "nbd" | "http" | "peer" => "ADDRESS",
         "advertise" => "HOST[:PORT]",
         "join" => "HOST:PORT,…",
         "peer_secret_file" => "FILE",

@@ -3,4 +3,5 @@
 
 pub mod access;
 pub mod native;
+pub mod nbd;
 pub mod resp;

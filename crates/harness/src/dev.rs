@@ -10,8 +10,9 @@ use crate::node::TEST_TIMEOUT;
 use crate::ports;
 use crate::process::{Directory, Process, Signal};
 
-/// From the base port to those of each kind, as `carillon dev` has it: RESP, peers, HTTP, native.
-const KINDS: [u16; 4] = [0, 1_021, 1_101, 1_221];
+/// From the base port to those of each kind, as `carillon dev` has it: RESP, native, HTTP, peers,
+/// volumes.
+const KINDS: [u16; 5] = [0, 1_021, 1_101, 1_221, 4_430];
 /// Ports of one kind.
 const NODES_MAX: u16 = 4;
 

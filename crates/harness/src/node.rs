@@ -28,6 +28,8 @@ pub struct Node {
     pub http: SocketAddr,
     /// Where other nodes reach it.
     pub peer: SocketAddr,
+    /// Where clients of volumes connect.
+    pub nbd: SocketAddr,
     program: PathBuf,
     parent: PathBuf,
     /// Before its directory: dropped first.
@@ -62,6 +64,7 @@ impl Node {
             resp: unused(),
             http: unused(),
             peer: unused(),
+            nbd: unused(),
             program: program.into(),
             parent: parent.to_owned(),
             process: None,
@@ -83,6 +86,7 @@ impl Node {
         let mut command = Command::new(&self.program);
         command.args(["start", "--native", "off", "--dir"]).arg(self.dir());
         command.args(["--resp", &self.resp.to_string(), "--http", &self.http.to_string()]);
+        command.args(["--nbd", &self.nbd.to_string()]);
         let secret = self.parent.join("secret");
         if secret.exists() {
             command.args(["--name", &self.name, "--peer", &self.peer.to_string()]);

@@ -47,11 +47,11 @@
 //! |---|---|
 //! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, admin state, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: cluster version `u8`. Or 7: an op of [`mod@linear_hash`]. Or 8: one of [`mod@libraries`]. Or 9: one of [`mod@crate::leases`] |
 //! | admin state | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
-//! | options | placement `u8` (0 hashed, 1 ordered, 2 linear hash), durability `u8` (0 sync, 1 interval, 2 memory; and 128 if writes of what a key has make no version), retention in ms `varint`, replicas `u8` |
-//! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow, bit 3 a `u8` follows, 1 if writes of what a key has make no version, else 0; then those, as in options |
+//! | options | placement `u8` (0 hashed, 1 ordered, 2 linear hash), durability `u8` (0 sync, 1 interval, 2 memory; and 128 if writes of what a key has make no version; and 64 if it is a volume), retention in ms `varint`, replicas `u8`; then, of a volume, its size in bytes `varint`, the bytes of a block `varint` |
+//! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow, bit 3 a `u8` follows, 1 if writes of what a key has make no version, else 0, bit 4 the size of a volume `varint` follows; then those, as in options |
 //! | catalogue | version `u8` = 2 to 5, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; from version 3 on then count `varint` and by rising node u64 its admin state, not 0; from version 4 on then the cluster version `u8`, at least 2; in version 5 then [`mod@libraries`]. Version 5 only if there are libraries, or scripts were forgotten. Cluster version 1: version 2 if no node has an admin state but 0, else 3 |
 //! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each; then, of linear hashing, the record of its [`mod@linear_hash`] |
-//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, admin state); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many admin states; 16 version skipped (that there is `u8`, that asked for `u8`); 17 version too low (that there is `u8`, that needed `u8`); 18 no table (name `bytes`); 19 the table is at another epoch (name `bytes`, record); 20 library exists, 21 function exists, 22 no library (each: name `bytes`); 23 libraries too large (`varint`); 24 lease too long (`varint`); 25 too many leases; 26 no lease (`varint`); 27 below the safe point (that asked for and the safe point, u64 each) |
+//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, admin state); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many admin states; 16 version skipped (that there is `u8`, that asked for `u8`); 17 version too low (that there is `u8`, that needed `u8`); 18 no table (name `bytes`); 19 the table is at another epoch (name `bytes`, record); 20 library exists, 21 function exists, 22 no library (each: name `bytes`); 23 libraries too large (`varint`); 24 lease too long (`varint`); 25 too many leases; 26 no lease (`varint`); 27 below the safe point (that asked for and the safe point, u64 each); 28 bad volume (bytes and bytes of a block, `varint` each); 29 no volume (name `bytes`) |
 
 mod admin_states;
 mod check;
@@ -60,6 +60,7 @@ mod error;
 pub mod libraries;
 pub mod linear_hash;
 mod version;
+mod volume;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,6 +78,7 @@ pub use libraries::{
     Function, FunctionFlags, LIBRARIES_BYTES_MAX, Libraries, Library, LibraryOp, RestorePolicy,
 };
 pub use linear_hash::{LinearHashOp, LinearHashRecord, LinearHashStep};
+pub use volume::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, VOLUME_BYTES_MAX, VolumeOptions};
 
 use check::{check_invariants, check_replicas};
 
@@ -120,6 +122,8 @@ pub struct KeyspaceOptions {
     /// Whether a write of the value and expiry that a key has makes no version: the key stays as it
     /// is.
     pub skips_equal: bool,
+    /// Of a volume: its size and its blocks.
+    pub volume: Option<VolumeOptions>,
 }
 
 impl Default for KeyspaceOptions {
@@ -130,6 +134,7 @@ impl Default for KeyspaceOptions {
             retention_ms: RETENTION_MS_DEFAULT,
             replicas: 1,
             skips_equal: false,
+            volume: None,
         }
     }
 }
@@ -141,7 +146,11 @@ impl KeyspaceOptions {
             true => Feature::SkippedWrites.since(),
             false => ClusterVersion::FIRST,
         };
-        self.placement.since().max(of_equal)
+        let of_volume = match self.volume {
+            Some(_) => Feature::Volumes.since(),
+            None => ClusterVersion::FIRST,
+        };
+        self.placement.since().max(of_equal).max(of_volume)
     }
 }
 
@@ -156,6 +165,8 @@ pub struct KeyspaceAlteration {
     pub replicas: Option<u8>,
     /// Whether writes of what a key has make no version from now on.
     pub skips_equal: Option<bool>,
+    /// The new size of a volume, in bytes.
+    pub volume_bytes: Option<u64>,
 }
 
 /// A named set of keys.
@@ -381,8 +392,8 @@ impl Catalogue {
     /// Makes a keyspace with its shards and gives out their ids.
     ///
     /// # Errors
-    /// `BadName`, `RetentionTooLong`, `BadReplicas`, `NeedsSync`, `VersionTooLow`, `Exists`,
-    /// `TooMany`, `OutOfIds`.
+    /// `BadName`, `RetentionTooLong`, `BadReplicas`, `NeedsSync`, `BadVolume`, `VersionTooLow`,
+    /// `Exists`, `TooMany`, `OutOfIds`.
     pub fn create(
         &mut self,
         name: &str,
@@ -408,7 +419,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// `NotFound`, `BadReplicas`, `FewerReplicas`, `RetentionTooLong`, `NeedsSync`,
-    /// `VersionTooLow`.
+    /// `VersionTooLow`, `NoVolume`, `BadVolume`.
     pub fn alter(
         &mut self,
         name: &str,
@@ -420,6 +431,12 @@ impl Catalogue {
         options.durability = change.durability.unwrap_or(options.durability);
         options.retention_ms = change.retention_ms.unwrap_or(options.retention_ms);
         options.skips_equal = change.skips_equal.unwrap_or(options.skips_equal);
+        if let Some(bytes) = change.volume_bytes {
+            let Some(volume) = &mut options.volume else {
+                return Err(CatalogueError::NoVolume { name: name.into() });
+            };
+            volume.bytes = bytes;
+        }
         let (version, needs) = (self.cluster_version, options.since());
         if version < needs {
             return Err(CatalogueError::VersionTooLow { version, needs });

@@ -1,7 +1,7 @@
 //! The table of a node's listeners: address, protocol, transport.
 //!
 //! [`Config::listeners`] builds the rows; [`Listening::bind`] opens those that are on. These read
-//! the table: the check of the configuration, the event loops (RESP and native frames), the HTTP
+//! the table: the check of the configuration, the event loops (RESP, native frames, NBD), the HTTP
 //! server, the links to other nodes, the banner at the start, and `GET /v1/node`. A new protocol
 //! needs a [`Protocol`] and a row.
 
@@ -25,6 +25,8 @@ pub enum Protocol {
     RespReplica,
     /// Native frames.
     Native,
+    /// Clients of volumes.
+    Nbd,
     /// HTTP.
     Http,
     /// Other nodes.
@@ -38,6 +40,7 @@ impl Protocol {
             Protocol::Resp => "resp",
             Protocol::RespReplica => "resp_replica",
             Protocol::Native => "native",
+            Protocol::Nbd => "nbd",
             Protocol::Http => "http",
             Protocol::Peer => "peer",
         }
@@ -45,14 +48,14 @@ impl Protocol {
 
     /// Whether the event loops serve it.
     pub fn is_of_loops(self) -> bool {
-        matches!(self, Protocol::Resp | Protocol::RespReplica | Protocol::Native)
+        matches!(self, Protocol::Resp | Protocol::RespReplica | Protocol::Native | Protocol::Nbd)
     }
 
     /// The error for a client beyond `connections_max`, before its connection is closed.
     pub fn too_many(self) -> &'static [u8] {
         match self {
             Protocol::Resp | Protocol::RespReplica => b"-ERR max number of clients reached\r\n",
-            Protocol::Native | Protocol::Http | Protocol::Peer => b"",
+            Protocol::Native | Protocol::Nbd | Protocol::Http | Protocol::Peer => b"",
         }
     }
 }

@@ -37,7 +37,8 @@
 //! `carillon sim --nodes 3` runs a whole [`cluster`]: nodes of the same code, a network that loses,
 //! repeats, delays and cuts, links that are lost with their packets and come back, clocks that
 //! drift and lie an hour apart, leader transfers, processes that crash and pause, power that fails
-//! at any change of a disk (`--power-at` tries one after the other), syncs and
+//! at any change of a disk (`--power-at` tries one after the other), an attacker who alters
+//! messages and forges handshakes ([`cluster::attacker`]), syncs and
 //! writes that fail, disks that are full and have room again, keyspaces that come, change and go,
 //! requested at any node. Values expire, and commands use several keys of one hash tag. In a third
 //! of all runs, and wherever there are more than nine nodes, leaders ask the `balancer` as in the
@@ -63,6 +64,7 @@
 //! - removed replicas that are not deleted
 //! - transactions over shards that skip a look or a comparison, forget, or leave a lock or record
 //! - nodes that forget which replicas have ended there
+//! - nodes that read altered frames, or link with who has not proven the secret
 //! - rounds of checkpoints that forget a shard, snapshots to replicas that were removed
 //!
 //! The cores have switches only for those of the last line.

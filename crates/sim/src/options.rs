@@ -81,12 +81,14 @@ named! {
         Split = "split",
         /// Of clusters: nodes come back as other versions.
         Upgrade = "upgrade",
+        /// Of clusters: somebody on the network alters messages, and forges handshakes.
+        Tamper = "tamper",
     }
 }
 
 impl Fault {
     /// Those that mean nothing to a node alone.
-    pub const OF_CLUSTERS: [Self; 10] = [
+    pub const OF_CLUSTERS: [Self; 11] = [
         Self::Pause,
         Self::Cut,
         Self::Loss,
@@ -97,6 +99,7 @@ impl Fault {
         Self::Move,
         Self::Split,
         Self::Upgrade,
+        Self::Tamper,
     ];
 }
 

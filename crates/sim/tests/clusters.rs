@@ -68,6 +68,11 @@ fn all_rules_hold() {
     );
     assert!(versions > 30 && sum(|c| c.version_rises) > 1 && outgrown > 0, "versions are mixed");
     assert!(sum(|c| c.links) > 30, "links are lost");
+    let [altered, altered_refused] = [sum(|c| c.altered), sum(|c| c.altered_refused)];
+    let [forged, forged_refused] = [sum(|c| c.forged), sum(|c| c.forged_refused)];
+    println!("{altered} messages are altered, {forged} handshakes forged");
+    assert!(altered > 300 && altered_refused == altered, "altered messages are refused");
+    assert!(forged > 300 && forged_refused == forged, "forged handshakes are refused");
     assert!(sum(|c| c.disk_deaths) > 20, "disks fail");
     assert!(sum(|c| c.fillings) > 20 && sum(|c| c.full) > 0, "disks are full");
     assert!(sum(|c| c.changes) > 20, "keyspaces come and go");

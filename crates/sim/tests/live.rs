@@ -5,7 +5,7 @@ use command::ObservedVersion;
 use node::event::EventKind;
 use sim::live::action::{Action, AdminWord, Bytes, TimedAction, TxnOp, WatchedKey};
 use sim::live::setup::{Kind, Plan, Setup, SetupChange};
-use sim::live::{KeyView, NodeState, Outcome, Phase, Simulation, scenarios};
+use sim::live::{AttackCounts, KeyView, NodeState, Outcome, Phase, Simulation, scenarios};
 use txn::coordinator::TxnOutcome;
 
 /// A cluster has formed within so long.
@@ -94,6 +94,46 @@ fn crashed_leader_is_told_and_replaced() {
     assert_eq!(sim.checked_ms(), Some(sim.now_ms()));
 }
 
+/// Messages are altered and handshakes forged: nodes refuse all of it, clients are served, and what
+/// the judges know still holds.
+#[test]
+fn altered_messages_and_forged_handshakes_are_refused() {
+    let mut sim = formed(3);
+    assert_eq!(sim.attack(), Some(AttackCounts::default()));
+    sim.act(Action::Tamper { one_in: 100 }).expect("it can be done");
+    let before = sim.counts().answered;
+    sim.advance(5_000);
+    let attack = sim.attack().expect("it is a cluster");
+    assert!(attack.altered > 20 && attack.forged > 40, "{attack:?}");
+    assert_eq!((attack.altered_refused, attack.forged_refused), (attack.altered, attack.forged));
+    assert!(sim.counts().answered > before + 10, "clients are served");
+    let lost = |(event, _): &(node::event::Event, _)| {
+        matches!(event.what, EventKind::Link { is_up: false, .. })
+    };
+    assert!(sim.take_events().iter().any(lost), "lost links are shown");
+    sim.act(Action::Heal).expect("it can be done");
+    let after = sim.attack().expect("it is a cluster");
+    sim.advance(2_000);
+    assert_eq!(sim.attack(), Some(AttackCounts { one_in: 0, ..after }), "nobody attacks any more");
+    sim.act(Action::Check).expect("it can be done");
+    assert_eq!(sim.broken(), None);
+    let far = sim.act(Action::Tamper { one_in: u64::MAX }).expect_err("it is too rare");
+    assert!(far.to_string().contains("one_in"), "{far}");
+}
+
+/// The judge of that is no ornament: nodes with a planted fault take what they must refuse.
+#[test]
+fn nodes_that_do_not_check_are_found_out() {
+    for bug in ["unchecked-frame", "unproven-hello"] {
+        let mut sim = formed(3);
+        sim.act(Action::Plant { bug: bug.into(), on: true }).expect("it is there");
+        sim.act(Action::Tamper { one_in: 50 }).expect("it can be done");
+        sim.advance(10_000);
+        let broken = sim.broken().unwrap_or_else(|| panic!("{bug} is found"));
+        assert_eq!(broken.rule, "what is altered or forged is refused");
+    }
+}
+
 #[test]
 fn same_plan_comes_to_the_same_digest_however_it_is_driven() {
     let mut live = formed(3);
@@ -104,6 +144,7 @@ fn same_plan_comes_to_the_same_digest_however_it_is_driven() {
         Action::Cut { from: node(2), to: node(3), both: false },
         Action::Skew { node: node(2), by_ms: -5_000 },
         Action::SlowDisk { node: node(3), sync_ms: 100 },
+        Action::Tamper { one_in: 40 },
         Action::Heal,
         Action::Pause { node: node(2), for_ms: None },
         Action::Resume { node: node(2) },

@@ -4,6 +4,7 @@ import type { SimAction, SimState } from "../../api/sim";
 import { bytes, count, duration, plural, shortCount } from "../../model/format";
 import type { Model } from "../../model/model";
 import type { ClusterEvent } from "../../events/types";
+import { attackWords } from "../../model/simulation";
 import type { TimePoint } from "../../model/timeline";
 import { victim } from "./scenes";
 
@@ -19,10 +20,11 @@ export interface Fallacy {
   /** What Carillon does since it is none. */
   answer: string;
   measured: (seen: Seen) => string;
-  fault: { label: string; action: (state: SimState) => SimAction | null } | null;
-  /** Why there is no fault. */
-  whyNone?: string;
+  fault: { label: string; action: (state: SimState) => SimAction | null };
 }
+
+/** So rarely that clients are still served well. */
+const TAMPER_ONE_IN = 200;
 
 const last = (seen: Seen) => seen.points.at(-1);
 const onVictim = (label: string, make: (node: string) => SimAction) => ({
@@ -57,8 +59,8 @@ function traffic(seen: Seen): string {
   return `${bytes(sum)}/s between this node and ${plural(peers.length, "peer")}`;
 }
 
-function listeners({ model, sim }: Seen): string {
-  if (sim) return "no sockets at all: it is a simulation";
+function security({ model, sim }: Seen): string {
+  if (sim) return sim.tampering ? attackWords(sim.tampering) : "no measurement yet";
   const all = model.status?.listeners ?? [];
   const open = all.filter((each) => !/^(127\.|\[::1\]|localhost)/.test(each.address));
   if (all.length === 0) return "no measurement yet";
@@ -127,10 +129,12 @@ export const FALLACIES: readonly Fallacy[] = [
   {
     name: "The network is secure",
     answer:
-      "Pages of other sites are refused by Host and Origin; listeners are on loopback unless told otherwise.",
-    measured: listeners,
-    fault: null,
-    whyNone: "no switch: a simulation has no sockets to break into",
+      "Nodes prove a secret to each other, and each frame has a checksum: what is altered ends the link. Without TLS, who can change packets can still make a new checksum; listeners are on loopback unless told otherwise.",
+    measured: security,
+    fault: {
+      label: "Alter messages",
+      action: (state) => (state.tampering?.one_in === 0 ? { do: "tamper", one_in: TAMPER_ONE_IN } : null),
+    },
   },
   {
     name: "Topology does not change",

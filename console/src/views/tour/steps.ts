@@ -169,7 +169,7 @@ export const STEPS: readonly Step[] = [
     scene: "fallacies",
     text: () => [
       "In the nineties Peter Deutsch and others at Sun wrote down what newcomers to distributed systems believe. All eight are wrong.",
-      "Beside each is what this cluster measures of it at the moment, and what Carillon does about it. In the simulator all but one have a switch: turn it on, and look at the other views.",
+      "Beside each is what this cluster measures of it at the moment, and what Carillon does about it. In the simulator each has a switch: turn it on, and look at the other views.",
     ],
   },
   {

@@ -43,6 +43,7 @@ fn info(spec: KeyspaceSpec, id: u32) -> KeyspaceInfo {
         retention_ms: spec.retention_ms.unwrap_or(60_000),
         replicas: spec.replicas.unwrap_or(1),
         skip_equal_writes: spec.skip_equal_writes.unwrap_or(false),
+        volume: spec.volume,
         shards: 8,
         keys: 0,
         warnings: Vec::new(),
@@ -59,6 +60,7 @@ impl Fake {
             retention_ms: None,
             replicas: None,
             skip_equal_writes: None,
+            volume: None,
         };
         let mut state = State::default();
         state.keyspaces.insert("0".into(), (info(zero, 1), BTreeMap::new()));

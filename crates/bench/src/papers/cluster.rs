@@ -237,6 +237,7 @@ impl Cluster {
             retention_ms,
             replicas: Some(replicas),
             skip_equal_writes: None,
+            volume: None,
         })?;
         self.wait_until_at_rest()
     }
@@ -268,6 +269,7 @@ impl Cluster {
             retention_ms: None,
             replicas: Some(3),
             skip_equal_writes: None,
+            volume: None,
         })?;
         let begun = Instant::now();
         loop {

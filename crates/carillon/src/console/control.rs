@@ -238,6 +238,11 @@ pub fn state(driver: &Driver) -> Value {
         "placement": setup.placement,
         "domains": setup.domains,
         "transactions": setup.transactions,
+        "tampering": sim.attack().map(|attack| json!({
+            "one_in": attack.one_in,
+            "altered": attack.altered, "altered_refused": attack.altered_refused,
+            "forged": attack.forged, "forged_refused": attack.forged_refused,
+        })),
         "clients": counts.clients,
         "answered": counts.answered,
         "refused": counts.refused,

@@ -137,6 +137,7 @@ fn info(sim: &Simulation, keyspace: &keyspace::Keyspace) -> KeyspaceInfo {
         retention_ms: keyspace.options.retention_ms,
         replicas: keyspace.options.replicas,
         skip_equal_writes: keyspace.options.skips_equal,
+        volume: keyspace.options.volume.map(Into::into),
         shards: its().count() as u64,
         keys: its().map(|shard| shard.keys).sum(),
         warnings: Vec::new(),

@@ -27,12 +27,13 @@ const TEXT_LINES: usize = 5;
 /// Before a node is stopped that passes on the request for it, so that its page gets the reply.
 const REPLY_FIRST: Duration = Duration::from_millis(200);
 /// Settings that make the nodes a cluster on this machine, or that say where they are.
-const FIXED: [&str; 11] = [
+const FIXED: [&str; 12] = [
     "dir",
     "name",
     "resp",
     "resp_replica",
     "native",
+    "nbd",
     "http",
     "peer",
     "peer_secret_file",

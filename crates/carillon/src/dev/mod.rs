@@ -62,8 +62,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 const REPORT_AFTER: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
-Node 1 has the default ports: 6379 for Redis clients, 7400 native, 7480 HTTP, 7600 peers.
-Node 2 has the next ones, and so on. All listen on 127.0.0.1 only.
+Node 1 has the default ports: 6379 for Redis clients, 7400 native, 7480 HTTP, 7600 peers,
+10809 volumes (NBD). Node 2 has the next ones, and so on. All listen on 127.0.0.1 only.
 
 Each node has a directory in DIR. Ctrl-C stops all of them; the next time they go on from there.
 To begin with an empty cluster, remove DIR. Settings come from the environment as for `carillon

@@ -7,6 +7,7 @@
 //!   native          7400     7401     7402    …         17400 …
 //!   http            7480     7481     7482    …         17480 …
 //!   peers           7600     7601     7602    …         17600 …
+//!   volumes        10809    10810    10811    …         20809 …
 //! ```
 //!
 //! The first node founds the cluster and the others join it, by whichever peer answers first. But
@@ -22,13 +23,14 @@ pub const NODES_MAX: usize = 9;
 /// Port of the first node's Redis listener unless another is named; all others stand in the same
 /// distance to it as a lone node's.
 pub const BASE_PORT: u16 = 6379;
-/// The highest base: the last node's peer listener has the last port there is.
-pub const BASE_PORT_MAX: u16 = u16::MAX - (PEER - BASE_PORT) - (NODES_MAX as u16 - 1);
+/// The highest base: the last node's listener for volumes has the last port there is.
+pub const BASE_PORT_MAX: u16 = u16::MAX - (NBD - BASE_PORT) - (NODES_MAX as u16 - 1);
 
 const REPLICA: u16 = 6479;
 const NATIVE: u16 = 7400;
 const HTTP: u16 = 7480;
 const PEER: u16 = 7600;
+const NBD: u16 = 10_809;
 
 /// Memory that the data of all nodes together may take, in percent of the machine's.
 const MEMORY_PERCENT: usize = 60;
@@ -65,6 +67,8 @@ pub struct NodePlan {
     pub resp_replica: Option<SocketAddr>,
     /// Where clients of the native frames connect.
     pub native: SocketAddr,
+    /// Where clients of volumes connect.
+    pub nbd: SocketAddr,
     /// Where HTTP and the command line connect.
     pub http: SocketAddr,
     /// Where the other nodes connect.
@@ -88,8 +92,8 @@ impl NodePlan {
     pub fn listeners(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         let [resp, native] = [("resp", self.resp), ("native", self.native)];
         let [http, peer] = [("http", self.http), ("peer", self.peer)];
-        let replica = self.resp_replica.map(|at| ("resp_replica", at));
-        [resp, native, http, peer].into_iter().chain(replica)
+        let (nbd, replica) = (("nbd", self.nbd), self.resp_replica.map(|at| ("resp_replica", at)));
+        [resp, native, nbd, http, peer].into_iter().chain(replica)
     }
 
     /// How to start it by hand, for a shell.
@@ -133,6 +137,7 @@ pub fn node(wish: &DevOptions, number: usize) -> NodePlan {
         resp: at(BASE_PORT, number),
         resp_replica: has_replica_listeners(wish).then(|| at(REPLICA, number)),
         native: at(NATIVE, number),
+        nbd: at(NBD, number),
         http: at(HTTP, number),
         peer: at(PEER, number),
         arguments: vec!["start".into(), "--dir".into()],
@@ -148,6 +153,7 @@ pub fn node(wish: &DevOptions, number: usize) -> NodePlan {
         flag("resp-replica", at(REPLICA, number).to_string());
     }
     flag("native", at(NATIVE, number).to_string());
+    flag("nbd", at(NBD, number).to_string());
     flag("http", at(HTTP, number).to_string());
     if !wish.memory_is_set && !wish.flags.iter().any(|word| is_flag(word, "memory-max")) {
         flag("memory-max", format!("{}%", MEMORY_PERCENT / wish.nodes));
@@ -229,25 +235,25 @@ mod tests {
     fn ports_keep_their_distance() {
         let all = nodes(&wish(3));
         assert_eq!(all[0].resp.port(), 6379);
-        assert_eq!(ports(&all[2]), [6381, 7402, 7482, 7602]);
+        assert_eq!(ports(&all[2]), [6381, 7402, 10_811, 7482, 7602]);
         let shifted = nodes(&DevOptions { base_port: 16_379, ..wish(2) });
-        assert_eq!(ports(&shifted[1]), [16_380, 17_401, 17_481, 17_601]);
+        assert_eq!(ports(&shifted[1]), [16_380, 17_401, 20_810, 17_481, 17_601]);
         for mode in ["--resp-mode=cluster", "--resp-mode"] {
             let flags = vec![mode.into(), "cluster".into()];
             let cluster = DevOptions { flags, ..wish(2) };
-            assert_eq!(ports(&nodes(&cluster)[1]), [6380, 7401, 7481, 7601, 6480]);
+            assert_eq!(ports(&nodes(&cluster)[1]), [6380, 7401, 10_810, 7481, 7601, 6480]);
             assert!(line(&cluster, 2).contains(" --resp-replica 127.0.0.1:6480 "));
         }
         let own = ["--resp-mode=cluster", "--resp-replica=off"].map(OsString::from);
         let own = DevOptions { flags: own.into(), ..wish(2) };
-        assert_eq!(ports(&nodes(&own)[1]), [6380, 7401, 7481, 7601]);
+        assert_eq!(ports(&nodes(&own)[1]), [6380, 7401, 10_810, 7481, 7601]);
         for base_port in [1, BASE_PORT_MAX] {
             let flags = vec!["--resp-mode=cluster".into()];
             let most = DevOptions { base_port, flags, ..wish(NODES_MAX) };
             let mut all: Vec<u16> = nodes(&most).iter().flat_map(ports).collect();
             all.sort_unstable();
             all.dedup();
-            assert_eq!(all.len(), 5 * NODES_MAX, "no two listeners at one port");
+            assert_eq!(all.len(), 6 * NODES_MAX, "no two listeners at one port");
         }
     }
 
@@ -275,7 +281,7 @@ mod tests {
     fn added_node_joins_all_others() {
         let added = node(&wish(2), 4);
         let ports: Vec<u16> = added.listeners().map(|(_, at)| at.port()).collect();
-        assert_eq!(ports, [6382, 7403, 7483, 7603]);
+        assert_eq!(ports, [6382, 7403, 10_812, 7483, 7603]);
         let line = added.command_line(Path::new("carillon"));
         assert!(line.ends_with("--join 127.0.0.1:7600,127.0.0.1:7601,127.0.0.1:7602"), "{line}");
         assert!(line.contains("--replicas 1 ") && line.contains("--memory-max 30%"), "{line}");

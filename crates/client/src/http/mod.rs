@@ -36,7 +36,9 @@ pub use held_lock::{HeldLock, LockState};
 pub use locks::LockInfo;
 pub use topics::TopicPlace;
 pub use txn::bytes_of;
-pub use types::{GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions};
+pub use types::{
+    GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions, VolumeSpec,
+};
 use types::{KeyspaceList, encode};
 use wire::Endpoint;
 pub use wire::{REPLY_BYTES_MAX, Reply, Request};

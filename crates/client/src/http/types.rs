@@ -74,6 +74,18 @@ pub struct KeyspaceSpec {
     /// Whether a write of what a key has makes no new version; it does if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_equal_writes: Option<bool>,
+    /// Makes it a volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeSpec>,
+}
+
+/// A volume: a keyspace that clients see as a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeSpec {
+    /// Its size: a whole number of blocks, at most a pebibyte.
+    pub bytes: u64,
+    /// The bytes of a block: 4096 to 65536, a power of two. It cannot be changed later.
+    pub block_bytes: u32,
 }
 
 /// What to change of a keyspace.
@@ -91,6 +103,9 @@ pub struct KeyspaceChange {
     /// Whether writes of what a key has make no new version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_equal_writes: Option<bool>,
+    /// The size of a volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume_bytes: Option<u64>,
 }
 
 /// A keyspace as it is.
@@ -111,6 +126,9 @@ pub struct KeyspaceInfo {
     /// Whether writes of what a key has make no new version; nodes of older versions do not say.
     #[serde(default)]
     pub skip_equal_writes: bool,
+    /// Of a volume: its size and its blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeSpec>,
     /// How many shards it has.
     pub shards: u64,
     /// How many keys it has.

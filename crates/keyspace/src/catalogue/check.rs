@@ -60,7 +60,7 @@ pub fn is_made_on_use(name: &str) -> bool {
 /// Whether a new keyspace may be so.
 ///
 /// # Errors
-/// `RetentionTooLong`, `BadReplicas`, `NeedsSync`.
+/// `RetentionTooLong`, `BadReplicas`, `NeedsSync`, `BadVolume`.
 pub fn check_options(options: &KeyspaceOptions) -> Result<(), CatalogueError> {
     check_replicas(options.replicas)?;
     check_invariants(options)
@@ -85,5 +85,5 @@ pub(super) fn check_invariants(options: &KeyspaceOptions) -> Result<(), Catalogu
     if replicas > 1 && durability != Durability::Sync {
         return Err(CatalogueError::NeedsSync { replicas });
     }
-    Ok(())
+    options.volume.map_or(Ok(()), |volume| volume.check(durability))
 }

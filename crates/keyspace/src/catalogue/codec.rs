@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use super::{
     ADMIN_STATES_MAX, AdminState, AdminStates, Catalogue, CatalogueError, CatalogueOp, Durability,
     KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, Keyspace, KeyspaceAlteration, KeyspaceOptions, Libraries,
-    LibraryOp, LinearHashOp, LinearHashRecord, REMAINING_NODES_MAX, Subject, check_invariants,
-    check_name,
+    LibraryOp, LinearHashOp, LinearHashRecord, REMAINING_NODES_MAX, Subject, VolumeOptions,
+    check_invariants, check_name,
 };
 use crate::cluster_version::ClusterVersion;
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
@@ -44,8 +44,13 @@ const ALTERS_DURABILITY: u8 = 1;
 const ALTERS_RETENTION: u8 = 2;
 const ALTERS_REPLICAS: u8 = 4;
 const ALTERS_SKIPS_EQUAL: u8 = 8;
+const ALTERS_VOLUME: u8 = 16;
+const ALTERS_ANY: u8 =
+    ALTERS_DURABILITY | ALTERS_RETENTION | ALTERS_REPLICAS | ALTERS_SKIPS_EQUAL | ALTERS_VOLUME;
 /// Beside a keyspace's durability: writes of what a key has make no version.
 const SKIPS_EQUAL: u8 = 128;
+/// The same: it is a volume.
+const IS_VOLUME: u8 = 64;
 
 impl<'a> CatalogueOp<'a> {
     /// Appends its bytes.
@@ -63,7 +68,8 @@ impl<'a> CatalogueOp<'a> {
                 let retention = change.retention_ms.map_or(0, |_| ALTERS_RETENTION);
                 let replicas = change.replicas.map_or(0, |_| ALTERS_REPLICAS);
                 let skips_equal = change.skips_equal.map_or(0, |_| ALTERS_SKIPS_EQUAL);
-                out.push(durability | retention | replicas | skips_equal);
+                let volume = change.volume_bytes.map_or(0, |_| ALTERS_VOLUME);
+                out.push(durability | retention | replicas | skips_equal | volume);
                 out.extend(change.durability.map(durability_byte));
                 change
                     .retention_ms
@@ -71,6 +77,7 @@ impl<'a> CatalogueOp<'a> {
                     .for_each(|retention_ms| put_varint(retention_ms, out));
                 out.extend(change.replicas);
                 out.extend(change.skips_equal.map(u8::from));
+                change.volume_bytes.into_iter().for_each(|bytes| put_varint(bytes, out));
             }
             CatalogueOp::Drop { name } => {
                 out.push(DROP);
@@ -118,9 +125,7 @@ impl<'a> CatalogueOp<'a> {
             ALTER => {
                 let name = read_name(reader)?;
                 let flags = reader.u8()?;
-                let all =
-                    ALTERS_DURABILITY | ALTERS_RETENTION | ALTERS_REPLICAS | ALTERS_SKIPS_EQUAL;
-                if flags & !all != 0 {
+                if flags & !ALTERS_ANY != 0 {
                     return Err(DecodeError::Tag { what: "alteration", found: flags });
                 }
                 let mut change = KeyspaceAlteration::default();
@@ -139,6 +144,9 @@ impl<'a> CatalogueOp<'a> {
                         1 => true,
                         found => return Err(DecodeError::Tag { what: "equal writes", found }),
                     });
+                }
+                if flags & ALTERS_VOLUME != 0 {
+                    change.volume_bytes = Some(reader.varint()?);
                 }
                 Ok(CatalogueOp::Alter { name, change })
             }
@@ -424,9 +432,14 @@ fn put_options(options: &KeyspaceOptions, out: &mut Vec<u8>) {
         Placement::LinearHash => 2,
     });
     let skips_equal = if options.skips_equal { SKIPS_EQUAL } else { 0 };
-    out.push(durability_byte(options.durability) | skips_equal);
+    let is_volume = if options.volume.is_some() { IS_VOLUME } else { 0 };
+    out.push(durability_byte(options.durability) | skips_equal | is_volume);
     put_varint(options.retention_ms, out);
     out.push(options.replicas);
+    if let Some(VolumeOptions { bytes, block_bytes }) = options.volume {
+        put_varint(bytes, out);
+        put_varint(u64::from(block_bytes), out);
+    }
 }
 
 fn read_options(reader: &mut Reader<'_>) -> Result<KeyspaceOptions, DecodeError> {
@@ -439,10 +452,17 @@ fn read_options(reader: &mut Reader<'_>) -> Result<KeyspaceOptions, DecodeError>
     let second = reader.u8()?;
     Ok(KeyspaceOptions {
         placement,
-        durability: durability_of(second & !SKIPS_EQUAL)?,
+        durability: durability_of(second & !(SKIPS_EQUAL | IS_VOLUME))?,
         retention_ms: reader.varint()?,
         replicas: reader.u8()?,
         skips_equal: second & SKIPS_EQUAL != 0,
+        volume: match second & IS_VOLUME {
+            0 => None,
+            _ => Some(VolumeOptions {
+                bytes: reader.varint()?,
+                block_bytes: reader.varint_max(u32::MAX.into(), "bytes of a block")? as u32,
+            }),
+        },
     })
 }
 

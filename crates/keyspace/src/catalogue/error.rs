@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::{
     ADMIN_STATES_MAX, AdminState, KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, LIBRARIES_BYTES_MAX,
-    LinearHashRecord, NAME_BYTES_MAX, RETENTION_MS_MAX,
+    LinearHashRecord, NAME_BYTES_MAX, RETENTION_MS_MAX, VOLUME_BYTES_MAX,
 };
 use crate::cluster_version::ClusterVersion;
 use crate::ids::NodeId;
@@ -201,5 +201,23 @@ pub enum CatalogueError {
         at: Timestamp,
         /// The safe point of a keyspace.
         safe_point: Timestamp,
+    },
+    /// A volume's size, blocks or durability are not allowed.
+    #[error(
+        "a volume of {bytes} bytes in blocks of {block_bytes}: blocks have 4096 to 65536 bytes, a \
+         power of two; the size is a whole number of them, at most {VOLUME_BYTES_MAX}; and the \
+         durability is sync"
+    )]
+    BadVolume {
+        /// Its size.
+        bytes: u64,
+        /// The bytes of a block.
+        block_bytes: u32,
+    },
+    /// The keyspace is not a volume.
+    #[error("keyspace '{name}' is not a volume")]
+    NoVolume {
+        /// Its name.
+        name: Box<str>,
     },
 }

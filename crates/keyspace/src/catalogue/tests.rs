@@ -14,6 +14,7 @@ const ORDERED: KeyspaceOptions = KeyspaceOptions {
     retention_ms: 0,
     replicas: 1,
     skips_equal: false,
+    volume: None,
 };
 
 fn encoded(catalogue: &Catalogue) -> Vec<u8> {

@@ -36,6 +36,9 @@ impl CatalogueOp<'_> {
             CatalogueOp::Alter {
                 change: KeyspaceAlteration { skips_equal: Some(_), .. }, ..
             } => Feature::SkippedWrites.since(),
+            CatalogueOp::Alter {
+                change: KeyspaceAlteration { volume_bytes: Some(_), .. }, ..
+            } => Feature::Volumes.since(),
             CatalogueOp::LinearHash { .. } => Feature::LinearHash.since(),
             CatalogueOp::Library(_) => Feature::Functions.since(),
             CatalogueOp::Lease(_) => Feature::Snapshots.since(),

@@ -228,7 +228,7 @@ impl Config {
     }
 
     /// The listeners, one row each, those that are off among them.
-    pub fn listeners(&self) -> [Listener; 8] {
+    pub fn listeners(&self) -> [Listener; 9] {
         let row = |protocol, listen, lookup: Option<LookupChoice>| Listener {
             protocol,
             listen,
@@ -240,6 +240,7 @@ impl Config {
             row(Protocol::Resp, self.resp, self.resp_lookup),
             row(Protocol::RespReplica, self.resp_replica, self.resp_lookup),
             row(Protocol::Native, self.native, None),
+            row(Protocol::Nbd, self.nbd, None),
             row(Protocol::Http, self.http, self.http_lookup),
             row(Protocol::Peer, self.peer, None),
             tls(row(Protocol::Resp, self.resp_tls, self.resp_lookup)),
@@ -257,6 +258,7 @@ impl Config {
             Protocol::Resp => &mut self.resp,
             Protocol::RespReplica => &mut self.resp_replica,
             Protocol::Native => &mut self.native,
+            Protocol::Nbd => &mut self.nbd,
             Protocol::Http => &mut self.http,
             Protocol::Peer => &mut self.peer,
         }

@@ -124,6 +124,8 @@ settings! {
     resp_replica: Listen = "off", Address, Address;
     /// Where clients of the native frames connect, or off.
     native: Listen = "127.0.0.1:7400", Address, Address;
+    /// Where clients of volumes connect, such as nbd-client and qemu, or off.
+    nbd: Listen = "off", Address, Address;
     /// Where HTTP and the command line connect, or off.
     http: Listen = "127.0.0.1:7480", Address, Address;
     /// Where Redis clients connect by TLS, or off.

@@ -20,6 +20,7 @@ use super::tracking_connection::TrackingConnection;
 use super::transactions::{ExecPart, effects_of, write_executed};
 use super::transport::Transport;
 use super::value_moves::{RetriedCommand, SpeculativeReply};
+use super::volumes::VolumeSession;
 use super::wait::WrittenShards;
 use crate::runtime::lookups::Trace;
 use gateway::access::Principal;
@@ -50,6 +51,8 @@ pub enum Protocol {
     Resp(Box<Session>, ArgRanges),
     /// Native frames.
     Native,
+    /// The blocks of a volume.
+    Volume(Box<VolumeSession>),
 }
 
 /// Where a reply goes: behind bytes that are ready to be sent, or behind replies owed.
@@ -390,6 +393,15 @@ impl Connection {
                     ReplyState::Failed(text) => writer.error(text.as_bytes()),
                     _ => unreachable!("only what is done is written"),
                 }
+            }
+            (ReplyFrame::Volume(reply), state) => {
+                let Protocol::Volume(session) = &mut self.protocol else { return };
+                let failed = match &state {
+                    ReplyState::Failed(text) => Some(&**text),
+                    ReplyState::Done(Reply::Refused(_)) => Some("the block cannot be written"),
+                    _ => None,
+                };
+                session.answered(reply, failed, &mut self.output.bytes);
             }
             (ReplyFrame::Native(op, key), state) => {
                 let mut sink = FrameSink { out: &mut self.output.bytes, op, key: &key, reason };

@@ -75,6 +75,7 @@ mod transactions;
 mod transport;
 mod unread;
 mod value_moves;
+mod volumes;
 mod wait;
 mod writes;
 

@@ -227,7 +227,7 @@ impl EventLoop {
                             let keys = read.keys();
                             self.redirect_of_read(redirects, session, route, blocked, keys)
                         }
-                        Protocol::Native => None,
+                        Protocol::Native | Protocol::Volume(_) => None,
                     };
                     if failed.is_none() {
                         out.truncate(start);
@@ -327,8 +327,8 @@ fn answer_in(
         ReplyFrame::Resp { version, .. } => {
             answer_within(route, read, run, bytes_max, &mut RespWriter::new(out, *version))
         }
-        ReplyFrame::Bytes | ReplyFrame::Push | ReplyFrame::Kept => {
-            unreachable!("no reply to a read")
+        ReplyFrame::Bytes | ReplyFrame::Push | ReplyFrame::Kept | ReplyFrame::Volume(_) => {
+            unreachable!("no reply to a parked read")
         }
     };
     if answered.is_err() {

@@ -4,6 +4,7 @@ use command::{Refusal, Reply};
 use keyspace::ShardId;
 
 use super::transactions::ExecPart;
+use super::volumes::VolumeReply;
 use gateway::native::Op;
 use gateway::resp::{Gather, Version};
 
@@ -49,6 +50,8 @@ pub enum ReplyFrame {
     Push,
     /// A native frame, which repeats the key.
     Native(Op, Box<[u8]>),
+    /// Of writes of a volume's blocks.
+    Volume(VolumeReply),
 }
 
 /// How far it is.

@@ -106,6 +106,8 @@ impl EventLoop {
                 self.forget(at, &connection);
                 continue;
             }
+            let has_yielded = std::mem::take(&mut connection.turn.has_yielded);
+            let resumes = resumes || has_yielded;
             let again = reads || resumes || connection.is_finished() || connection.may_try_parked();
             self.connections[at] = Some(connection);
             if again {
@@ -188,6 +190,7 @@ impl EventLoop {
         let done = match connection.protocol {
             Protocol::Resp(..) => self.run_resp(at, connection, input),
             Protocol::Native => self.run_native(at, connection, input),
+            Protocol::Volume(_) => self.run_volume(at, connection, input),
         };
         // What stands behind the end of a conversation is not looked at.
         if connection.life >= ConnectionState::Closing { input.len() } else { done }
@@ -260,6 +263,7 @@ impl EventLoop {
             let name = match &connection.protocol {
                 Protocol::Resp(session, _) => session.keyspace(),
                 Protocol::Native => super::native::KEYSPACE,
+                Protocol::Volume(session) => session.keyspace(),
             };
             connection.route = self.runtime.routing.routes().get(name).map(Arc::clone);
             connection.route_version = version;

@@ -10,6 +10,7 @@ use mio::{Interest, Token};
 use super::connection::{Connection, Protocol};
 use super::state::{ConnectionState, WaitsFor};
 use super::transport::Transport;
+use super::volumes::VolumeSession;
 use super::{EventLoop, LISTENERS, NewConnection};
 use crate::listeners::{self, Listener};
 use crate::runtime::mailbox::Mail;
@@ -105,6 +106,7 @@ impl EventLoop {
         }
         let protocol = match listener.protocol {
             listeners::Protocol::Native => Protocol::Native,
+            listeners::Protocol::Nbd => Protocol::Volume(Box::new(VolumeSession::new())),
             listeners::Protocol::Http | listeners::Protocol::Peer => {
                 unreachable!("the loops have no such listeners")
             }
@@ -125,6 +127,9 @@ impl EventLoop {
         let mut connection =
             Connection::new(new.id, principal, transport, protocol, self.runtime.clock.millis());
         (connection.is_own, connection.mode) = (new.is_own, new.mode);
+        if let Protocol::Volume(_) = connection.protocol {
+            connection.output.bytes.extend_from_slice(&gateway::nbd::GREETING);
+        }
         // Accepted by another loop when this one had begun to stop already.
         if self.runtime.lifecycle.is_stopping() {
             connection.advance(ConnectionState::Ended);

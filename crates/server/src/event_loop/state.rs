@@ -140,4 +140,6 @@ pub struct LoopLists {
     pub queued: bool,
     /// Among those whose output is sent at the end of the turn.
     pub touched: bool,
+    /// It has stopped in the middle of long work, so that others are served; it goes on by itself.
+    pub has_yielded: bool,
 }

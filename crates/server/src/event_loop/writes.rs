@@ -200,7 +200,7 @@ impl EventLoop {
 
     /// As [`Self::put_write`], for a write that memory admits.
     #[inline]
-    fn put_admitted(
+    pub(super) fn put_admitted(
         &mut self,
         connection: &mut Connection,
         write: &Write<'_>,

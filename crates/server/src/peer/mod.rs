@@ -39,29 +39,23 @@
 
 pub mod counters;
 mod dial;
-pub mod frame;
-pub mod handshake;
-pub mod handshake_record;
 mod handshaking;
 pub mod inline_poll;
 mod links;
 mod outbox;
 pub mod pieces;
-pub mod refusal;
 mod resolve;
-mod secret;
 mod thread;
 
 use std::time::Duration;
 
 pub use counters::PeerCounters;
-pub use frame::FRAME_BYTES_MAX;
-pub use handshake::{Cluster, Local, PeerHello, VERSIONS};
 pub use inline_poll::InlinePoller;
+pub use link::frame::{self, FRAME_BYTES_MAX};
+pub use link::{Cluster, Local, PeerHello, Refusal, Secret, VERSIONS, Versions};
+pub use link::{handshake, handshake_record, refusal};
 pub use links::{PeerHandler, PeerNet, SendError};
 pub use pieces::MESSAGE_BYTES_MAX;
-pub use refusal::{Refusal, Versions};
-pub use secret::Secret;
 
 /// Most bytes on their way to one peer: a longest frame, and as much again. One message that is
 /// longer is taken beside them.

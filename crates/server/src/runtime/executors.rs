@@ -16,11 +16,11 @@ use node::control::CONTROL;
 use node::executor::admission::{self, Admission, log_bytes, unneeded};
 use node::executor::{Answer, Effects, EndedReplica, Input, Origin, ShardExecutor};
 use node::replica::ReplicaStart;
+use node::rpc::frame_batch::FrameBatch;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::log::Append;
 use super::mailbox::Mail;
-use super::rpc_frames::FrameBatch;
 use super::{API, ControlInput, NO_ORIGIN, NodeRuntime, boot_nanos, peers};
 use crate::process::disk_failed;
 

@@ -79,7 +79,6 @@ pub mod request_rates;
 pub mod requests;
 pub mod routing;
 pub mod rpc_counters;
-pub mod rpc_frames;
 mod snapshots;
 pub mod survey;
 pub mod ticker;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use keyspace::{NodeId, ShardId};
 use node::control::FirstMessage;
 use node::executor::Input;
+use node::rpc::frame_batch::{self, Item};
 use parking_lot::Mutex;
 
 use super::events::KIND_EVENTS;
@@ -22,7 +23,6 @@ use super::peers::{
 };
 use super::pubsub::KIND_PUBSUB;
 use super::rpc_counters::RpcCounts;
-use super::rpc_frames::{self, Item};
 use super::{ControlInput, NO_ORIGIN, NodeRuntime, lookups};
 use crate::cluster::Frames;
 use crate::scripts;
@@ -53,7 +53,7 @@ impl PeerFrames {
     /// Takes the items of a frame to their executors, up to the first item that cannot be read.
     fn items(&self, from: NodeId, body: &mut Bytes, counts: &mut RpcCounts) {
         loop {
-            match rpc_frames::take(body) {
+            match frame_batch::take(body) {
                 Ok(None) => return,
                 Ok(Some(Item::Message { shard, bootstrap, message })) => {
                     counts.message(&message);

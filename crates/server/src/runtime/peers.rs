@@ -13,28 +13,23 @@ use std::time::Duration;
 use keyspace::NodeId;
 use node::control::{DescriptorTable, Members, PlacementSetup};
 use node::executor::Effects;
+use node::rpc::frame_batch::{Frame, FrameBatch};
 use node::rpc::message::RpcMessage;
+pub use node::rpc::{KIND_LOOKUP, KIND_RPC, KIND_SNAPSHOT};
 use overlay::Outbox;
 use parking_lot::{Condvar, Mutex};
 
 use super::digests::Digests;
 use super::lookups::Lookups;
 use super::rpc_counters::{RpcCounters, RpcCounts};
-use super::rpc_frames::{Frame, FrameBatch};
 use super::snapshots::Snapshots;
 use super::{ControlInput, NodeRuntime};
 use crate::cluster::MembershipDriver;
 
-/// The kind of frames that carry messages of replicas, and RPCs.
-pub const KIND_RPC: u8 = 2;
-/// The kind of frames that carry lookup messages.
-pub const KIND_LOOKUP: u8 = 4;
 /// The kind of frames that carry scripts and their replies.
 pub const KIND_SCRIPT: u8 = 7;
 /// The kind of frames that ask for scripts, and answer.
 pub const KIND_SCRIPT_QUESTION: u8 = 8;
-/// The kind of frames that carry snapshots.
-pub const KIND_SNAPSHOT: u8 = 3;
 
 /// How often executors are ticked. [`replication::GroupLimits`] counts in these.
 const TICK: Duration = Duration::from_millis(50);

@@ -139,6 +139,7 @@ impl NodeApi {
             retention_ms: keyspace.options.retention_ms,
             replicas: keyspace.options.replicas,
             skip_equal_writes: keyspace.options.skips_equal,
+            volume: keyspace.options.volume.map(Into::into),
             shards: route.map_or(keyspace.shards.len(), |route| route.shards().len()) as u64,
             keys: route
                 .map_or(0, |route| scan::size(route, &scan::ScanScope::unchecked(route, now))),
@@ -307,6 +308,7 @@ impl NodeService for NodeApi {
             retention_ms: spec.retention_ms.unwrap_or(self.config.retention_ms),
             replicas: spec.replicas.unwrap_or(self.config.replicas_at(durability)),
             skips_equal: spec.skip_equal_writes.unwrap_or(false),
+            volume: spec.volume.map(Into::into),
         };
         let name = spec.name;
         let op = CatalogueOp::Create { name: &name, options };
@@ -319,6 +321,7 @@ impl NodeService for NodeApi {
             retention_ms: change.retention_ms,
             replicas: change.replicas,
             skips_equal: change.skip_equal_writes,
+            volume_bytes: change.volume_bytes,
         };
         self.change(&CatalogueOp::Alter { name, change }, done);
     }

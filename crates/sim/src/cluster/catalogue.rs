@@ -44,6 +44,7 @@ impl World {
                     retention_ms,
                     replicas: if sole { 1 } else { self.profile.replicas as u8 },
                     skips_equal: false,
+                    volume: None,
                 };
                 CatalogueOp::Create { name, options }
             }
@@ -75,6 +76,7 @@ impl World {
                     // Nodes propose nothing that others could not read.
                     skips_equal: (may_skip && retention_ms.is_multiple_of(5))
                         .then_some(retention_ms.is_multiple_of(2)),
+                    volume_bytes: None,
                 };
                 CatalogueOp::Alter { name, change }
             }

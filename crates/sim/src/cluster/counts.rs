@@ -75,6 +75,14 @@ pub struct Counts {
     pub rest_ms: u64,
     /// Links that were lost.
     pub links: u64,
+    /// Altered messages that have reached a node …
+    pub altered: u64,
+    /// … and that it has refused: all of them, unless the run has failed.
+    pub altered_refused: u64,
+    /// Forged, replayed and altered handshakes …
+    pub forged: u64,
+    /// … and those that were refused.
+    pub forged_refused: u64,
     /// Disks that became full.
     pub fillings: u64,
     /// Commands refused because a disk was full.

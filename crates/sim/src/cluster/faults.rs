@@ -128,6 +128,11 @@ impl World {
         if other == at {
             return;
         }
+        self.lose_link_between(at, other);
+    }
+
+    /// The same, of these two.
+    pub(super) fn lose_link_between(&mut self, at: usize, other: usize) {
         let ends = [self.node_slots[at].node, self.node_slots[other].node];
         self.trace.event(format_args!("the link of nodes {} and {} is lost", ends[0], ends[1]));
         self.counts.links += 1;
@@ -195,11 +200,15 @@ impl World {
         let lost: Vec<_> = self.lost_links.extract_if(.., |lost| lost.0 <= now_ms).collect();
         for (_, at, node) in lost {
             let is_there = self.has_link(self.node_slots[at].node, node);
+            self.show_link(at, node, false);
             if let Some(machine) = &mut self.node_slots[at].machine {
                 machine.lose_link(node);
                 if is_there {
                     machine.link(node);
                 }
+            }
+            if is_there {
+                self.show_link(at, node, true);
             }
         }
     }
@@ -451,6 +460,7 @@ impl World {
     pub(super) fn heal(&mut self) -> Result<(), Violation> {
         self.trace.event(format_args!("heal"));
         self.calm = true;
+        self.set_attack(0);
         self.network.mend();
         // Who has lost the end of its log comes back when the others have leaders, as ever.
         let is_truce = self.now_ms < self.no_faults_until;

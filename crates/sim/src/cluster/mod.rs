@@ -17,6 +17,7 @@
 //! | `begin` | nodes join, shards get their replicas |
 //! | `node_steps` | what a node does in a millisecond |
 //! | [`network`] | packets on their way: lost, repeated, late, cut off in one direction |
+//! | [`attacker`] | somebody alters messages between nodes, and forges handshakes |
 //! | [`disks`] | disks that fail, are full, lose power in a write, lose the end of a log |
 //! | [`faults`] | crashes, loss of power, pauses, partitions, lost links, leader transfers |
 //! | `moves` | replicas are replaced by others on other nodes |
@@ -48,6 +49,7 @@
 //! - where leaders ask the balancer, an ideal ring before that (R1, R2, R12:
 //!   [`crate::check::ring`])
 
+pub mod attacker;
 mod begin;
 mod broken_promises;
 pub mod catalogue;
@@ -124,6 +126,7 @@ pub struct World {
     pub(crate) now_ms: u64,
     pub(crate) node_slots: Vec<NodeSlot>,
     pub(crate) network: Network,
+    pub(crate) attacker: attacker::Attacker,
     pub(crate) clients: Clients,
     agreement: Agreement,
     cluster: Option<Cluster>,
@@ -203,6 +206,7 @@ impl World {
             now_ms: 0,
             node_slots,
             network: Network::default(),
+            attacker: attacker::Attacker::new(options.seed),
             clients: Clients::new(&profile),
             agreement: Agreement::from(ClusterVersion::NEWEST),
             cluster: None,
@@ -244,6 +248,7 @@ impl World {
             self.begin_placement(Vec::new());
         }
         self.calm = false;
+        self.begin_attack();
         if let Some(writes) = self.options.power_at {
             self.power_goes_at(0, writes);
         }
@@ -283,6 +288,7 @@ impl World {
         self.counts.millis += 1;
         self.renew_links();
         self.trace.step = self.now_ms as u32;
+        self.attack()?;
         self.deliver()?;
         let count = self.node_slots.len();
         let first = self.rng.below(count as u64) as usize;

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::NodeId;
 
+use super::attacker::AlteredFrame;
 use super::options::RunProfile;
 use crate::machine::peers::Packet;
 use crate::rng::Rng;
@@ -23,6 +24,8 @@ use crate::rng::Rng;
 pub struct Network {
     /// By when they arrive, in which order they were sent, and by whom.
     in_flight: BTreeMap<(u64, u64), (NodeId, Packet)>,
+    /// Messages that were altered, likewise.
+    altered: BTreeMap<(u64, u64), AlteredFrame>,
     sent: u64,
     cut: BTreeSet<(NodeId, NodeId)>,
     /// How often the link of two nodes was lost, the smaller first.
@@ -97,6 +100,18 @@ impl Network {
         due.into_values().map(|(_, packet)| packet).collect()
     }
 
+    /// Sends a message that is altered on its way.
+    pub fn send_altered(&mut self, altered: AlteredFrame, at_ms: u64) {
+        self.sent += 1;
+        self.altered.insert((at_ms, self.sent), altered);
+    }
+
+    /// Altered messages that arrive by now.
+    pub fn altered_due(&mut self, now_ms: u64) -> Vec<AlteredFrame> {
+        let later = self.altered.split_off(&(now_ms + 1, 0));
+        std::mem::replace(&mut self.altered, later).into_values().collect()
+    }
+
     /// Loses the link between two nodes, in both directions. Packets that have reached the other's
     /// machine still arrive.
     pub fn lose(&mut self, one: NodeId, other: NodeId, rng: &mut Rng) {
@@ -115,6 +130,10 @@ impl Network {
         self.in_flight.retain(|_, (from, packet)| {
             let on = (*from, packet.node());
             !matches!(packet, Packet::Frame(_)) || (on != ends && on != (other, one))
+        });
+        self.altered.retain(|_, altered| {
+            let on = (altered.from, altered.to);
+            on != ends && on != (other, one)
         });
         self.unreported_losses.push(ends);
     }

@@ -3,6 +3,7 @@
 
 use node::replica::{ReplicaComparison, ReplicaEndReason};
 
+use super::attacker::AlteredFrame;
 use super::{Plant, TICK_MS, World};
 use crate::check::Violation;
 use crate::machine::control::Outcomes;
@@ -291,6 +292,14 @@ impl World {
         let from = self.node_slots[at].node;
         let Some(machine) = self.node_slots[at].machine.as_mut() else { return };
         for packet in machine.take_outgoing() {
+            let to = packet.node();
+            if self.network.is_open(from, to) && self.attacker.strikes() {
+                let mut bytes = packet.encode_frame();
+                self.attacker.alter(&mut bytes);
+                let arrives = self.now_ms + self.rng.between(0, self.profile.delay_ms_max);
+                self.network.send_altered(AlteredFrame { from, to, bytes }, arrives);
+                continue;
+            }
             self.network.send(from, packet, self.now_ms, &self.profile, self.calm, &mut self.rng);
         }
     }

@@ -114,6 +114,10 @@ named! {
         RunawayResolved = "runaway-resolved",
         /// A feed loses what a half of a split shard had still to tell (G23).
         SkippedAtSplit = "skipped-at-split",
+        /// A node reads frames whose checksum does not fit.
+        UncheckedFrame = "unchecked-frame",
+        /// A node links with others that have not proven the secret.
+        UnprovenHello = "unproven-hello",
     }
 }
 
@@ -160,6 +164,11 @@ impl Plant {
     /// Whether it shows in change feeds only.
     pub fn is_of_feeds(self) -> bool {
         matches!(self, Self::RunawayResolved | Self::SkippedAtSplit)
+    }
+
+    /// Whether it shows only while somebody alters messages and forges handshakes.
+    pub fn is_of_links(self) -> bool {
+        matches!(self, Self::UncheckedFrame | Self::UnprovenHello)
     }
 
     /// What it is in coordinators, if it is planted there.

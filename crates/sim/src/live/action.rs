@@ -123,7 +123,12 @@ pub enum Action {
         /// So far from what it should show.
         by_ms: i64,
     },
-    /// All ways are open, all nodes up, all disks as usual.
+    /// Somebody on the network alters messages between nodes, and forges handshakes.
+    Tamper {
+        /// One of so many messages is altered; 0: nobody is there any more.
+        one_in: u64,
+    },
+    /// All ways are open, all nodes up, all disks as usual, and nobody alters messages.
     Heal,
     /// So many clients send requests.
     Clients {
@@ -378,7 +383,7 @@ impl From<Layout> for keyspace::Placement {
 
 impl Action {
     /// The names of all that are there for clusters.
-    pub const OF_CLUSTERS: [&str; 27] = [
+    pub const OF_CLUSTERS: [&str; 28] = [
         "add-nodes",
         "remove-node",
         "crash",
@@ -391,6 +396,7 @@ impl Action {
         "partition",
         "slow-disk",
         "skew",
+        "tamper",
         "heal",
         "clients",
         "put",

@@ -10,8 +10,8 @@ use node::event::Event;
 
 use super::action::{Action, AdminWord, Bytes, Layout, SplitAt, TxnOp, WatchedKey, WatchedRange};
 use super::setup::{
-    BYTES_MAX, CLIENTS_MAX, FILL_MAX, NODES_MAX, SKEW_MS_MAX, SYNC_MS_MAX, Setup, Wrong,
-    plant_named, wrong,
+    BYTES_MAX, CLIENTS_MAX, FILL_MAX, NODES_MAX, SKEW_MS_MAX, SYNC_MS_MAX, Setup,
+    TAMPER_ONE_IN_MAX, Wrong, plant_named, wrong,
 };
 use super::{Answered, Outcome};
 use crate::check::Violation;
@@ -182,6 +182,13 @@ impl ClusterSim {
                 }
                 let at = self.node(node)?;
                 self.world.skew(at, *by_ms);
+            }
+            Action::Tamper { one_in } => {
+                if *one_in > TAMPER_ONE_IN_MAX {
+                    let why = format!("one_in is {one_in}: it is at most {TAMPER_ONE_IN_MAX}");
+                    return wrong(why);
+                }
+                self.world.set_attack(*one_in);
             }
             Action::Heal => self.world.heal_all(),
             Action::Clients { count } => {

@@ -120,6 +120,21 @@ pub struct ClientCounts {
     pub unknown: u64,
 }
 
+/// What somebody on the network has altered and forged, and what nodes have refused of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttackCounts {
+    /// One of so many messages is altered at the moment; 0: nobody attacks.
+    pub one_in: u64,
+    /// Altered messages that have reached a node …
+    pub altered: u64,
+    /// … and that it has refused.
+    pub altered_refused: u64,
+    /// Forged, replayed and altered handshakes …
+    pub forged: u64,
+    /// … and those that were refused.
+    pub forged_refused: u64,
+}
+
 enum Driven {
     Cluster(Box<ClusterSim>),
     Ring(Box<RingSim>),
@@ -348,6 +363,14 @@ impl Simulation {
         match &self.driven {
             Driven::Cluster(sim) => sim.world.client_counts(),
             Driven::Ring(_) => ClientCounts::default(),
+        }
+    }
+
+    /// What an attacker on the network has done, and what came of it; none in a ring.
+    pub fn attack(&self) -> Option<AttackCounts> {
+        match &self.driven {
+            Driven::Cluster(sim) => Some(sim.world.attack_counts()),
+            Driven::Ring(_) => None,
         }
     }
 

@@ -30,6 +30,8 @@ const DOMAINS_MAX: usize = 10;
 pub const SKEW_MS_MAX: i64 = 86_400_000;
 /// How long a sync may be made to take.
 pub const SYNC_MS_MAX: u64 = 10_000;
+/// Of so many messages at most one is altered.
+pub const TAMPER_ONE_IN_MAX: u64 = 1_000_000;
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -26,6 +26,13 @@ pub struct LookupMessage {
     pub(super) message: Message,
 }
 
+impl LookupMessage {
+    /// Appends it as it travels.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.message.encode(out);
+    }
+}
+
 /// The executors, as control asks them.
 struct SimExecutors<'a>(&'a [ExecutorSlot]);
 

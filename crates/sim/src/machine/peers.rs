@@ -15,7 +15,9 @@ use node::recovery::checkpoint::{BLOCK, Checkpoint};
 use node::replica::Replica;
 use node::replica::entry::Waiter;
 use node::replica::state::{Content, ShardState};
+use node::rpc::frame_batch::{self as batch, FrameBatch};
 use node::rpc::message::RpcMessage;
+use node::rpc::{KIND_LOOKUP, KIND_RPC, KIND_SNAPSHOT};
 use parking_lot::RwLock;
 use storage::Error;
 
@@ -65,6 +67,34 @@ impl Packet {
     /// Whether it asks for a write.
     pub fn is_write(&self) -> bool {
         matches!(self, Packet::Rpc(OutgoingRpc { rpc: RpcMessage::Write { .. }, .. }))
+    }
+
+    /// The frame in which it travels between real nodes. There one frame may carry several.
+    pub fn encode_frame(&self) -> Vec<u8> {
+        let (mut batch, mut body) = (FrameBatch::default(), Vec::new());
+        let mut send = |_: NodeId, frame: batch::Frame<'_>| body.extend_from_slice(frame.bytes);
+        let kind = match self {
+            Packet::Message(_, envelope) => {
+                batch.message(envelope, &mut send);
+                KIND_RPC
+            }
+            Packet::Rpc(post) => {
+                batch.rpc(post.to, &post.rpc, &mut send);
+                KIND_RPC
+            }
+            Packet::Frame(frame) => {
+                body.extend_from_slice(frame.bytes());
+                KIND_SNAPSHOT
+            }
+            Packet::Lookup(word) => {
+                word.encode(&mut body);
+                KIND_LOOKUP
+            }
+        };
+        batch.send(&mut |_: NodeId, frame: batch::Frame<'_>| body.extend_from_slice(frame.bytes));
+        let mut out = Vec::new();
+        link::frame::encode(&mut out, kind, &[&body]);
+        out
     }
 
     /// The same again: a network may repeat itself.

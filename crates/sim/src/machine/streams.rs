@@ -96,6 +96,13 @@ pub struct Frame {
     bytes: Vec<u8>,
 }
 
+impl Frame {
+    /// What it says.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 impl Streams {
     /// None yet; `first` was drawn at random.
     pub fn new(first: u64) -> Self {

@@ -346,6 +346,7 @@ impl World {
                         retention_ms: Some(self.rng.between(1, 2 * retention_ms)),
                         replicas: None,
                         skips_equal: None,
+                        volume_bytes: None,
                     };
                     let name: &str = self.rng.pick::<&str>(&names);
                     CatalogueOp::Alter { name, change }

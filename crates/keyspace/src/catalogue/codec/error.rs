@@ -33,6 +33,8 @@ const LEASE_TOO_LONG: u8 = 24;
 const TOO_MANY_LEASES: u8 = 25;
 const NO_LEASE: u8 = 26;
 const BELOW_SAFE_POINT: u8 = 27;
+const BAD_VOLUME: u8 = 28;
+const NO_VOLUME: u8 = 29;
 
 impl CatalogueError {
     /// Appends its bytes.
@@ -97,6 +99,12 @@ impl CatalogueError {
                 out.push(NO_LEASE);
                 put_varint(*id, out);
             }
+            Self::BadVolume { bytes, block_bytes } => {
+                out.push(BAD_VOLUME);
+                put_varint(*bytes, out);
+                put_varint(u64::from(*block_bytes), out);
+            }
+            Self::NoVolume { name } => named(NO_VOLUME, name),
             Self::BelowSafePoint { at, safe_point } => {
                 out.push(BELOW_SAFE_POINT);
                 out.extend_from_slice(&at.0.to_le_bytes());
@@ -153,6 +161,11 @@ impl CatalogueError {
             LIBRARIES_TOO_LARGE => Self::LibrariesTooLarge { bytes: reader.varint()? },
             LEASE_TOO_LONG => Self::LeaseTooLong { ttl_ms: reader.varint()? },
             TOO_MANY_LEASES => Self::TooManyLeases,
+            BAD_VOLUME => Self::BadVolume {
+                bytes: reader.varint()?,
+                block_bytes: reader.varint_max(u32::MAX.into(), "bytes of a block")? as u32,
+            },
+            NO_VOLUME => Self::NoVolume { name: read_name(reader)?.into() },
             NO_LEASE => Self::NoLease { id: reader.varint()? },
             BELOW_SAFE_POINT => Self::BelowSafePoint {
                 at: Timestamp(reader.u64()?),

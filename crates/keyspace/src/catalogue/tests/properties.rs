@@ -8,13 +8,18 @@ fn options() -> impl Strategy<Value = KeyspaceOptions> {
     let placement =
         prop_oneof![Just(Placement::Hashed), Just(Placement::Ordered), Just(Placement::LinearHash)];
     let retention = prop_oneof![Just(u64::MAX), 0..100_000u64];
-    (placement, durability(), retention, 0..11u8, any::<bool>()).prop_map(
-        |(placement, durability, retention_ms, replicas, skips_equal)| KeyspaceOptions {
+    let size = prop_oneof![Just(u64::MAX), 1..100u64, Just(1 << 20)];
+    let block = prop_oneof![Just(4096), Just(65_536), any::<u32>()];
+    let volume = prop::option::of((size, block))
+        .prop_map(|of| of.map(|(bytes, block_bytes)| VolumeOptions { bytes, block_bytes }));
+    (placement, durability(), retention, 0..11u8, any::<bool>(), volume).prop_map(
+        |(placement, durability, retention_ms, replicas, skips_equal, volume)| KeyspaceOptions {
             placement,
             durability,
             retention_ms,
             replicas,
             skips_equal,
+            volume,
         },
     )
 }
@@ -197,14 +202,13 @@ fn ops() -> impl Strategy<Value = Op> {
     let name = || "[a-c/]{1,2}";
     let change = (durability(), 0..9u64, 0..11u8);
     let of = (prop::option::of(change.0), prop::option::of(change.1), prop::option::of(change.2));
-    let change = (of, any::<Option<bool>>()).prop_map(
-        |((durability, retention_ms, replicas), skips_equal)| KeyspaceAlteration {
-            durability,
-            retention_ms,
-            replicas,
-            skips_equal,
-        },
-    );
+    let sizes = prop::option::of(prop_oneof![0..9u64, Just(1 << 20)]);
+    let change =
+        (of, any::<Option<bool>>(), sizes).prop_map(
+            |((durability, retention_ms, replicas), skips_equal, volume_bytes)| {
+                KeyspaceAlteration { durability, retention_ms, replicas, skips_equal, volume_bytes }
+            },
+        );
     prop_oneof![
         3 => (name(), options()).prop_map(|(name, options)| Op::Create(name, options)),
         1 => (name(), change).prop_map(|(name, change)| Op::Alter(name, change)),

@@ -279,6 +279,7 @@ impl World {
     pub(crate) fn heal_all(&mut self) {
         self.trace.event(format_args!("all is healed"));
         self.network.mend();
+        self.set_attack(0);
         for at in 0..self.node_slots.len() {
             let slot = &mut self.node_slots[at];
             slot.sync_ms_min = 0;

@@ -408,6 +408,17 @@ impl World {
         }
     }
 
+    /// What an attacker has done, and what came of it.
+    pub(crate) fn attack_counts(&self) -> crate::live::AttackCounts {
+        crate::live::AttackCounts {
+            one_in: self.attacker.one_in(),
+            altered: self.counts.altered,
+            altered_refused: self.counts.altered_refused,
+            forged: self.counts.forged,
+            forged_refused: self.counts.forged_refused,
+        }
+    }
+
     /// The bug that is planted.
     pub(crate) fn plant(&self) -> Option<super::super::Plant> {
         self.options.plant

@@ -15,9 +15,10 @@
 
 use bytes::{Buf, Bytes};
 use keyspace::{NodeId, ShardId};
-use node::executor::Envelope;
-use node::rpc::message::RpcMessage;
 use replication::{Message, MessageKind};
+
+use crate::executor::Envelope;
+use crate::rpc::message::RpcMessage;
 
 const MESSAGE: u8 = 1;
 const RPC: u8 = 2;
@@ -166,6 +167,7 @@ pub fn take(frame: &mut Bytes) -> Result<Option<Item>, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the fuzz corpus is files")]
 mod tests {
     use keyspace::Timestamp;
 

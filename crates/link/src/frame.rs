@@ -21,7 +21,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// The longest body, as it was before long messages went in [`pieces`](super::pieces).
+/// The longest body, as it was before long messages went in pieces.
 pub const FRAME_BYTES_MAX: usize = (64 << 20) + (1 << 20);
 /// Bytes of a frame before its body.
 pub const HEAD_BYTES: usize = 5;

@@ -21,7 +21,7 @@
 use bytes::Bytes;
 use keyspace::{ClusterVersion, NodeId, VersionRange};
 
-use super::refusal::Versions;
+use crate::refusal::Versions;
 
 /// What every hello begins with.
 pub const MAGIC: [u8; 8] = *b"carillon";

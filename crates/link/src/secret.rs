@@ -2,7 +2,7 @@
 
 /// The secret that all nodes of a cluster share.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(pub(super) Vec<u8>);
+pub struct Secret(pub(crate) Vec<u8>);
 
 impl Secret {
     /// The text of a secret file, without white space around it.

@@ -220,7 +220,7 @@ impl Refusal {
 
 /// As `here` of a refusal: the cluster version in its lowest byte, then the lowest and the highest
 /// that are supported.
-pub(super) fn pack_versions(version: ClusterVersion, supported: VersionRange) -> u64 {
+pub(crate) fn pack_versions(version: ClusterVersion, supported: VersionRange) -> u64 {
     let [version, lowest, highest] =
         [version, supported.lowest(), supported.highest()].map(ClusterVersion::number);
     u64::from_le_bytes([version, lowest, highest, 0, 0, 0, 0, 0])

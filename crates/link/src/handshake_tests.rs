@@ -1,5 +1,7 @@
 //! Handshakes byte for byte, refusals, and forged records.
 
+#![allow(clippy::disallowed_methods, reason = "golden and corpus are files")]
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -7,8 +9,8 @@ use std::path::Path;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::handshake_record::{Hello, Parsed, Tag, parse};
 use super::*;
+use crate::handshake_record::{Hello, Parsed, Tag, parse};
 
 const CLUSTER: Cluster = Cluster { id: 0xc1, hash_seed: [7; 16] };
 
@@ -129,7 +131,7 @@ fn golden_conversations_stay_as_they_are() {
         }
         text.push('\n');
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/peer/handshake.golden");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/handshake.golden");
     if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
         fs::write(&path, &text).unwrap();
     }

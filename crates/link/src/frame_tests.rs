@@ -1,5 +1,7 @@
 //! Frames byte for byte, cut anywhere, and malformed ones.
 
+#![allow(clippy::disallowed_methods, reason = "the fuzz corpus is files")]
+
 use std::fs;
 use std::path::Path;
 

@@ -44,15 +44,15 @@ use hmac::{Hmac, KeyInit, Mac};
 use keyspace::{ClusterVersion, NodeId, VersionRange};
 use sha2::Sha256;
 
-use super::handshake_record::{self, Hello, Introduction, MAC_BYTES, NONCE_BYTES, Parsed, Tag};
-use super::refusal::{Refusal, Versions, pack_versions};
-use super::secret::Secret;
+use crate::handshake_record::{self, Hello, Introduction, MAC_BYTES, NONCE_BYTES, Parsed, Tag};
+use crate::refusal::{Refusal, Versions, pack_versions};
+use crate::secret::Secret;
 
 /// The versions of the protocol that this software supports: its own and the one before.
 ///
 /// | version | adds |
 /// |---|---|
-/// | 2 | long messages in [`pieces`](super::pieces) |
+/// | 2 | long messages in pieces |
 pub const VERSIONS: Versions = Versions { lowest: 1, highest: 2 };
 /// Most that is kept of the other side's records; its first frames may come with the last.
 pub const INPUT_BYTES_MAX: usize =

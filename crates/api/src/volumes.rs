@@ -1,0 +1,33 @@
+//! Volumes: keyspaces that clients see as disks.
+
+use keyspace::VolumeOptions;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSpec {
+    /// Its size: a whole number of blocks, at most a pebibyte.
+    pub bytes: u64,
+    /// The bytes of a block: 4096, 8192, 16384, 32768 or 65536; 4096 if not given. They are written
+    /// whole; it cannot be changed later.
+    #[serde(default = "block_bytes")]
+    pub block_bytes: u32,
+}
+
+fn block_bytes() -> u32 {
+    4096
+}
+
+impl From<VolumeSpec> for VolumeOptions {
+    fn from(VolumeSpec { bytes, block_bytes }: VolumeSpec) -> Self {
+        Self { bytes, block_bytes }
+    }
+}
+
+impl From<VolumeOptions> for VolumeSpec {
+    fn from(VolumeOptions { bytes, block_bytes }: VolumeOptions) -> Self {
+        Self { bytes, block_bytes }
+    }
+}

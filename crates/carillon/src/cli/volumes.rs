@@ -1,0 +1,73 @@
+//! Arguments of commands about volumes.
+
+use clap::{Args, Subcommand};
+
+use super::NodeArgs;
+
+/// `carillon volume`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A volume is a keyspace of linear hashing with a record for each block. Any node with --nbd serves \
+it to clients of the network block device protocol, such as nbd-client, qemu and libnbd.
+
+Examples:
+  carillon volume create disk --size 64GiB --replicas 3
+  nbdinfo nbd://127.0.0.1:10809/disk
+  carillon volume resize disk --size 128GiB")]
+pub struct VolumeArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: VolumeCommand,
+}
+
+/// What can be done with volumes.
+#[derive(Debug, Subcommand)]
+pub enum VolumeCommand {
+    /// Create a volume, all zeroes, which takes no room.
+    Create {
+        /// Its name: also that of its keyspace and its export.
+        name: String,
+        /// Its size: 64GiB, 512MiB, a whole number of blocks.
+        #[arg(long, value_name = "BYTES", value_parser = super::bytes)]
+        size: u64,
+        /// The bytes of a block: 4KiB, 8KiB, 16KiB, 32KiB or 64KiB. It is written whole, and cannot
+        /// be changed later.
+        #[arg(long, value_name = "BYTES", value_parser = super::bytes, default_value = "4KiB")]
+        block: u64,
+        /// Replicas of each block: 1, 3, 5, 7 or 9; the node's default if not given.
+        #[arg(long, value_name = "N")]
+        replicas: Option<u8>,
+        /// How long replaced blocks stay readable: 60s, 30m, 12h, 7d; the node's default if not
+        /// given.
+        #[arg(long, value_name = "TIME", value_parser = super::retention)]
+        retention: Option<u64>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// List all volumes.
+    List(NodeArgs),
+    /// Show a volume: its size, and how much of it is written.
+    Show {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Change the size of a volume. What lies behind a smaller size stays in the store.
+    Resize {
+        /// Its name.
+        name: String,
+        /// Its new size: a whole number of blocks.
+        #[arg(long, value_name = "BYTES", value_parser = super::bytes)]
+        size: u64,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Delete a volume and all its blocks, for good.
+    Delete {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+}

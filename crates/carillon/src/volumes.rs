@@ -1,0 +1,119 @@
+//! `carillon volume create`, `list`, `show`, `resize`, `delete`.
+
+use client::http::{Client, ClientError, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, VolumeSpec};
+use serde_json::{Value, json};
+use server::config::kind::size_text;
+
+use crate::cli::{NodeArgs, VolumeCommand};
+use crate::exit::Exit;
+use crate::output::{self, table, with_node};
+
+/// Does one of them.
+pub fn run(command: &VolumeCommand) -> Exit {
+    match command {
+        VolumeCommand::Create { name, size, block, replicas, retention, node } => {
+            let Ok(block_bytes) = u32::try_from(*block) else {
+                output::complain("a block has 4 KiB to 64 KiB; nothing was done");
+                return Exit::Refused;
+            };
+            let spec = KeyspaceSpec {
+                name: name.clone(),
+                placement: Some("linear-hash".into()),
+                durability: Some("sync".into()),
+                retention_ms: *retention,
+                replicas: *replicas,
+                skip_equal_writes: None,
+                volume: Some(VolumeSpec { bytes: *size, block_bytes }),
+            };
+            with_node(node, |client| {
+                let info = client.keyspace_create(&spec)?;
+                info.warnings.iter().for_each(|why| output::complain(&format!("warning: {why}")));
+                Ok(shown(node, &[info]))
+            })
+        }
+        VolumeCommand::List(node) => with_node(node, |client| {
+            let mut all = client.keyspaces()?;
+            all.retain(|info| info.volume.is_some());
+            Ok(match node.json {
+                true => output::json(&json!({ "volumes": rows(&all) })),
+                false => shown(node, &all),
+            })
+        }),
+        VolumeCommand::Show { name, node } => {
+            on_volume(node, name, |_client, info| Ok(shown(node, &[info])))
+        }
+        VolumeCommand::Resize { name, size, node } => on_volume(node, name, |client, _info| {
+            let change = KeyspaceChange { volume_bytes: Some(*size), ..KeyspaceChange::default() };
+            Ok(shown(node, &[client.keyspace_alter(name, &change)?]))
+        }),
+        VolumeCommand::Delete { name, node } => on_volume(node, name, |client, _info| {
+            client.keyspace_drop(name)?;
+            Ok(match node.json {
+                true => output::json(&json!({ "deleted": name })),
+                false => output::line(&format!("deleted {name}")),
+            })
+        }),
+    }
+}
+
+/// Does something with a volume, and nothing with a keyspace that is none.
+fn on_volume(
+    node: &NodeArgs,
+    name: &str,
+    act: impl FnOnce(&Client, KeyspaceInfo) -> Result<Exit, ClientError>,
+) -> Exit {
+    with_node(node, |client| {
+        let info = client.keyspaces()?.into_iter().find(|info| info.name == name);
+        match info {
+            Some(info) if info.volume.is_some() => act(client, info),
+            Some(_) => {
+                output::complain(&format!(
+                    "keyspace {name} is not a volume; nothing was done. See `carillon keyspace`"
+                ));
+                Ok(Exit::Refused)
+            }
+            None => {
+                output::complain(&format!(
+                    "there is no volume {name}; nothing was done. See `carillon volume list`"
+                ));
+                Ok(Exit::Refused)
+            }
+        }
+    })
+}
+
+fn shown(node: &NodeArgs, all: &[KeyspaceInfo]) -> Exit {
+    if let (true, [one]) = (node.json, all) {
+        return output::json(&row(one));
+    }
+    let headings = ["NAME", "SIZE", "BLOCK", "WRITTEN", "REPLICAS", "SHARDS"];
+    let line = |info: &KeyspaceInfo| {
+        let volume = info.volume?;
+        Some(vec![
+            info.name.clone(),
+            size_text(volume.bytes),
+            size_text(volume.block_bytes.into()),
+            size_text(info.keys * u64::from(volume.block_bytes)),
+            info.replicas.to_string(),
+            info.shards.to_string(),
+        ])
+    };
+    output::raw(table(&headings, &all.iter().filter_map(line).collect::<Vec<_>>()).as_bytes())
+}
+
+fn rows(all: &[KeyspaceInfo]) -> Vec<Value> {
+    all.iter().map(row).collect()
+}
+
+fn row(info: &KeyspaceInfo) -> Value {
+    let volume = info.volume.unwrap_or(VolumeSpec { bytes: 0, block_bytes: 0 });
+    json!({
+        "name": info.name,
+        "bytes": volume.bytes,
+        "block_bytes": volume.block_bytes,
+        "written_bytes": info.keys * u64::from(volume.block_bytes),
+        "replicas": info.replicas,
+        "retention_ms": info.retention_ms,
+        "shards": info.shards,
+    })
+}

@@ -1,0 +1,258 @@
+//! Volumes of real nodes, over real sockets: what is written at one node is read at another, errors
+//! are those of the protocol, and what was answered survives kills of all nodes.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use harness::cluster::Cluster;
+use harness::node::{Node, TEST_TIMEOUT};
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
+const BLOCK: usize = 4096;
+const SIZE: usize = 256 * BLOCK;
+
+// Errors of the protocol.
+const INVALID: u32 = 22;
+const NO_SPACE: u32 = 28;
+/// None of the protocol: nobody listens.
+const NOBODY: u32 = u32::MAX;
+
+/// A client of one export, by simple replies.
+struct Disk {
+    stream: TcpStream,
+    size: u64,
+    cookie: u64,
+}
+
+impl Disk {
+    /// Connects and chooses an export; or the number of the error.
+    fn open(address: SocketAddr, export: &str) -> Result<Self, u32> {
+        let mut stream = TcpStream::connect(address).map_err(|_| NOBODY)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time can be set");
+        let mut greeting = [0; 18];
+        stream.read_exact(&mut greeting).expect("a greeting");
+        assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
+        let mut asked = 3_u32.to_be_bytes().to_vec();
+        asked.extend_from_slice(b"IHAVEOPT");
+        asked.extend_from_slice(&7_u32.to_be_bytes());
+        asked.extend_from_slice(&(export.len() as u32 + 6).to_be_bytes());
+        asked.extend_from_slice(&(export.len() as u32).to_be_bytes());
+        asked.extend_from_slice(export.as_bytes());
+        asked.extend_from_slice(&0_u16.to_be_bytes());
+        stream.write_all(&asked).expect("the server reads");
+        let mut size = 0;
+        loop {
+            let mut head = [0; 20];
+            stream.read_exact(&mut head).expect("a reply to the option");
+            let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
+            let (kind, length) = (number(12), number(16));
+            let mut data = vec![0; length as usize];
+            stream.read_exact(&mut data).expect("the reply's data");
+            match kind {
+                1 => return Ok(Self { stream, size, cookie: 0 }),
+                3 if data[..2] == [0, 0] => {
+                    size = u64::from_be_bytes(data[2..10].try_into().unwrap());
+                }
+                3 => {}
+                error => return Err(error),
+            }
+        }
+    }
+
+    fn ask(&mut self, kind: u16, offset: u64, length: u32, bytes: &[u8]) {
+        self.cookie += 1;
+        let mut asked = 0x2560_9513_u32.to_be_bytes().to_vec();
+        asked.extend_from_slice(&[0, 0]);
+        asked.extend_from_slice(&kind.to_be_bytes());
+        asked.extend_from_slice(&self.cookie.to_be_bytes());
+        asked.extend_from_slice(&offset.to_be_bytes());
+        asked.extend_from_slice(&length.to_be_bytes());
+        asked.extend_from_slice(bytes);
+        self.stream.write_all(&asked).expect("the server reads");
+    }
+
+    /// The error of the next reply, and its cookie.
+    fn reply(&mut self) -> (u32, u64) {
+        let mut head = [0; 16];
+        self.stream.read_exact(&mut head).expect("a reply");
+        assert_eq!(head[..4], 0x6744_6698_u32.to_be_bytes());
+        let error = u32::from_be_bytes(head[4..8].try_into().unwrap());
+        (error, u64::from_be_bytes(head[8..].try_into().unwrap()))
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> u32 {
+        self.ask(1, offset, bytes.len() as u32, bytes);
+        self.reply().0
+    }
+
+    fn read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, u32> {
+        self.ask(0, offset, length as u32, &[]);
+        match self.reply().0 {
+            0 => {
+                let mut bytes = vec![0; length];
+                self.stream.read_exact(&mut bytes).expect("the bytes");
+                Ok(bytes)
+            }
+            error => Err(error),
+        }
+    }
+
+    fn act(&mut self, kind: u16, offset: u64, length: u32) -> u32 {
+        self.ask(kind, offset, length, &[]);
+        self.reply().0
+    }
+}
+
+const FLUSH: u16 = 3;
+const TRIM: u16 = 4;
+const WRITE_ZEROES: u16 = 6;
+
+fn pattern(seed: usize, blocks: usize) -> Vec<u8> {
+    (0..blocks * BLOCK).map(|at| ((at / 7) * 31 + seed * 17 + at) as u8 | 1).collect()
+}
+
+/// Three nodes with a volume.
+fn prepared(name: &str) -> Cluster {
+    let cluster = Cluster::start(PROGRAM, name, 3, &[], &["0"]);
+    let words = ["volume", "create", "disk", "--size", "1MiB", "--replicas", "3"];
+    let (code, text) = cluster.nodes[0].carillon(&words);
+    assert_eq!(code, 0, "{text}");
+    let read = || {
+        let whole = |node: &Node| Disk::open(node.nbd, "disk").ok()?.read(0, SIZE).ok();
+        cluster.nodes.iter().all(|node| whole(node).is_some()).then_some(())
+    };
+    harness::until(TEST_TIMEOUT, "all nodes serve the volume", read);
+    cluster.wait_until_replicated("disk", 3);
+    cluster
+}
+
+#[test]
+fn any_node_serves_a_volume_and_refuses_what_makes_no_sense() {
+    let cluster = prepared("volumes");
+    let mut first = Disk::open(cluster.nodes[0].nbd, "disk").unwrap();
+    let mut other = Disk::open(cluster.nodes[1].nbd, "disk").unwrap();
+    assert_eq!(first.size, SIZE as u64);
+    assert_eq!(other.read(0, SIZE).unwrap(), vec![0; SIZE], "a new volume is zeroes");
+    let bytes = pattern(1, 5);
+    assert_eq!(first.write(3 * BLOCK as u64, &bytes), 0);
+    assert_eq!(other.read(3 * BLOCK as u64, bytes.len()).unwrap(), bytes);
+    // Any bytes can be read, and whole blocks written.
+    assert_eq!(other.read(3 * BLOCK as u64 + 5, 9).unwrap(), bytes[5..14]);
+    assert_eq!(first.write(1, &pattern(1, 1)), INVALID);
+    assert_eq!(first.write(0, &bytes[..100]), INVALID);
+    assert_eq!(first.write(SIZE as u64, &pattern(1, 1)), NO_SPACE);
+    assert_eq!(first.read(SIZE as u64 - 1, 2), Err(INVALID));
+    assert_eq!(first.act(FLUSH, 0, 0), 0);
+    assert_eq!(other.act(TRIM, 4 * BLOCK as u64, 2 * BLOCK as u32), 0);
+    let mut expected = bytes.clone();
+    expected[BLOCK..3 * BLOCK].fill(0);
+    assert_eq!(first.read(3 * BLOCK as u64, bytes.len()).unwrap(), expected);
+    assert_eq!(first.act(WRITE_ZEROES, 0, SIZE as u32), 0);
+    assert_eq!(other.read(0, SIZE).unwrap(), vec![0; SIZE]);
+
+    // Zeroes take no room.
+    assert_eq!(first.write(0, &[0; 2 * BLOCK]), 0);
+    let (_, text) = cluster.nodes[2].carillon(&["volume", "show", "disk", "--json"]);
+    let shown: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&shown["bytes"], &shown["written_bytes"]), (&SIZE.into(), &0.into()), "{shown}");
+
+    // Many requests at once, answered in any order.
+    let blocks = 64;
+    for number in 0..blocks {
+        first.ask(1, (number * BLOCK) as u64, BLOCK as u32, &pattern(number, 1));
+    }
+    let mut cookies: Vec<u64> = (0..blocks)
+        .map(|_| first.reply())
+        .map(|(error, cookie)| {
+            assert_eq!(error, 0);
+            cookie
+        })
+        .collect();
+    cookies.sort_unstable();
+    cookies.dedup();
+    assert_eq!(cookies.len(), blocks);
+    for number in 0..blocks {
+        assert_eq!(other.read((number * BLOCK) as u64, BLOCK).unwrap(), pattern(number, 1));
+    }
+
+    // Other names, other sizes.
+    assert_eq!(Disk::open(cluster.nodes[2].nbd, "nothing").err(), Some(0x8000_0006));
+    assert_eq!(Disk::open(cluster.nodes[2].nbd, "0").err(), Some(0x8000_0006), "no volume");
+    let mut unnamed = Disk::open(cluster.nodes[2].nbd, "").unwrap();
+    assert_eq!(unnamed.read(0, BLOCK).unwrap(), pattern(0, 1), "the only one");
+    let (code, _) = cluster.nodes[1].carillon(&["volume", "resize", "disk", "--size", "2MiB"]);
+    assert_eq!(code, 0);
+    let grown = harness::until(Duration::from_secs(20), "the volume has grown", || {
+        Disk::open(cluster.nodes[2].nbd, "disk").ok().filter(|disk| disk.size == 2 * SIZE as u64)
+    });
+    drop(grown);
+    for (words, why) in [
+        (&["volume", "create", "odd", "--size", "5000"][..], "whole number"),
+        (&["volume", "create", "odd", "--size", "1MiB", "--block", "2KiB"], "4096"),
+        (&["volume", "resize", "0", "--size", "1MiB"], "not a volume"),
+        (&["volume", "delete", "nothing"], "no volume"),
+        (&["keyspace", "alter", "disk", "--durability", "memory"], "sync"),
+    ] {
+        let (code, text) = cluster.nodes[0].carillon(words);
+        assert!((1..=2).contains(&code) && text.contains(why), "{words:?}: {code} {text}");
+    }
+    let (code, text) = cluster.nodes[0].carillon(&["volume", "delete", "disk"]);
+    assert_eq!(code, 0, "{text}");
+    harness::until(Duration::from_secs(20), "the volume is gone", || {
+        first.read(0, BLOCK).is_err().then_some(())
+    });
+}
+
+#[test]
+fn what_was_answered_survives_kills_of_all_nodes() {
+    let mut cluster = prepared("volumes_killed");
+    let mut disk = Disk::open(cluster.nodes[0].nbd, "disk").unwrap();
+    for number in 0..32 {
+        assert_eq!(disk.write((number * BLOCK) as u64, &pattern(number, 1)), 0);
+    }
+    // A node goes while others write.
+    cluster.nodes[2].kill();
+    for number in 32..64 {
+        assert_eq!(disk.write((number * BLOCK) as u64, &pattern(number, 1)), 0, "{number}");
+    }
+    (0..2).for_each(|number| cluster.nodes[number].kill());
+    (0..3).for_each(|number| cluster.nodes[number].start(&[]));
+    harness::until(TEST_TIMEOUT, "the volume can be read", || {
+        Disk::open(cluster.nodes[1].nbd, "disk").ok()?.read(0, SIZE).ok()
+    });
+    let mut disk = Disk::open(cluster.nodes[1].nbd, "disk").unwrap();
+    for number in 0..64 {
+        assert_eq!(disk.read((number * BLOCK) as u64, BLOCK).unwrap(), pattern(number, 1));
+    }
+}
+
+#[test]
+fn bad_clients_end_alone() {
+    let cluster = prepared("volumes_bad");
+    let mut good = Disk::open(cluster.nodes[0].nbd, "disk").unwrap();
+    let mut bytes = Vec::new();
+    for number in 0..200_usize {
+        let mut bad = TcpStream::connect(cluster.nodes[0].nbd).unwrap();
+        bad.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        bytes.clear();
+        bytes.extend((0..number * 3).map(|at| (at * number * 7 + 13) as u8));
+        // The server may close at any byte.
+        let _sent = bad.write_all(&bytes);
+        let _ended = bad.shutdown(std::net::Shutdown::Write);
+        let mut rest = Vec::new();
+        let _closed = bad.read_to_end(&mut rest);
+    }
+    // One that goes in the middle of a write: nothing of it is done.
+    let mut gone = Disk::open(cluster.nodes[0].nbd, "disk").unwrap();
+    gone.ask(1, 0, 2 * BLOCK as u32, &pattern(9, 1));
+    drop(gone);
+    // One that is too large ends its connection.
+    let mut large = Disk::open(cluster.nodes[0].nbd, "disk").unwrap();
+    large.ask(1, 0, 64 << 20, &[]);
+    let mut byte = [0];
+    assert_eq!(large.stream.read(&mut byte).unwrap_or(0), 0);
+    assert_eq!(good.read(0, BLOCK).unwrap(), vec![0; BLOCK]);
+    assert_eq!(good.write(0, &pattern(1, 1)), 0);
+}

@@ -1,0 +1,459 @@
+//! Serves volumes over NBD: a block is a key, and a request is reads or writes of some keys.
+//!
+//! ```text
+//!   READ  ──► GetMany of its blocks, at once ─────────────────────────────► data and holes
+//!   WRITE ──► SET of each block, or DEL if it is all zeroes, in this turn's batches ──► done
+//!   TRIM, WRITE_ZEROES ──► DEL of the blocks that are there, a piece of [`PIECE_BLOCKS`] at a time
+//!   FLUSH ──► done: what was answered is on disk at a majority already
+//! ```
+//!
+//! The protocol lets replies come in any order. So a read passes the writes before it that are not
+//! answered, and sees all that is. Each block is written whole or not at all; a request of several
+//! blocks may be done in part when it fails. A volume's durability is `sync`, so an answered write
+//! needs no flush, and every connection to any node sees it: each export has multi-conn.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | bytes of one read or write | [`gateway::nbd::PAYLOAD_BYTES_MAX`] | refused, or the connection ends |
+//! | writes without an answer | `PENDING_MAX`, and `input_bytes_max` of input | not read further |
+//! | blocks of a `TRIM` in one turn | [`PIECES_PER_TURN`] pieces | the next turn goes on |
+//! | blocks of one status | [`STATUS_BLOCKS_MAX`] | the reply says less; the client asks again |
+//! | memory of the node | `memory_max` | `ENOSPC`, nothing done; the volume goes on |
+
+mod blocks;
+
+use std::ops::Range;
+
+use command::{Read, Write};
+use gateway::access::Access;
+use gateway::nbd::{
+    self, Errno, Export, Exports, Negotiation, Parsed, ReplyWriter, Request, Step, Transmission,
+};
+use gateway::resp::Gather;
+use keyspace::{KeyspaceId, VolumeOptions};
+use node::control::Routes;
+use node::routing::route::Route;
+
+use self::blocks::{FoundBlocks, is_zero};
+use super::EventLoop;
+use super::connection::{Connection, Protocol};
+use super::pending_reply::{PendingReply, ReplyFrame, UNKNOWN};
+use super::serve::waiter;
+use super::state::ConnectionState;
+
+/// Blocks that are looked at together when they are to become zeroes.
+const PIECE_BLOCKS: u64 = 256;
+/// Pieces of one turn of the loop; then other connections are served.
+const PIECES_PER_TURN: usize = 64;
+/// Blocks whose allocation one reply tells.
+const STATUS_BLOCKS_MAX: u64 = 4096;
+
+/// What a connection to a volume remembers.
+pub struct VolumeSession {
+    phase: Phase,
+    /// Bytes of a refused request that are still to come, and are thrown away.
+    skip: u64,
+    /// Of the request under way that is done piece by piece: the blocks that are done.
+    blocks_done: u64,
+    /// Why a piece of it has failed.
+    failed: Option<Errno>,
+}
+
+enum Phase {
+    Negotiating(Negotiation),
+    Open { name: Box<str>, keyspace: KeyspaceId, form: Transmission },
+}
+
+/// How a request is answered, once its last write is.
+#[derive(Clone, Copy)]
+pub struct VolumeReply {
+    cookie: u64,
+    offset: u64,
+    writer: ReplyWriter,
+    /// Whether more pieces come.
+    is_piece: bool,
+}
+
+impl VolumeSession {
+    /// One of a client that has just come.
+    pub fn new() -> Self {
+        let phase = Phase::Negotiating(Negotiation::default());
+        Self { phase, skip: 0, blocks_done: 0, failed: None }
+    }
+
+    /// The keyspace whose blocks it serves; none is called so before one is chosen.
+    pub fn keyspace(&self) -> &str {
+        match &self.phase {
+            Phase::Negotiating(_) => "",
+            Phase::Open { name, .. } => name,
+        }
+    }
+
+    /// The writes of a request are answered.
+    pub fn answered(&mut self, reply: VolumeReply, failed: Option<&str>, out: &mut Vec<u8>) {
+        let VolumeReply { cookie, offset, writer, is_piece } = reply;
+        match failed {
+            Some(why) if is_piece => self.failed = Some(errno_of(why)),
+            Some(why) => writer.error(cookie, offset, errno_of(why), why, out),
+            None if is_piece => {}
+            None => writer.done(cookie, offset, out),
+        }
+    }
+}
+
+/// The error that belongs to a text.
+fn errno_of(text: &str) -> Errno {
+    let begins = |word: &str| text.starts_with(word);
+    match () {
+        () if begins("OOM") || begins("MISCONF") => Errno::NoSpace,
+        () if begins(UNKNOWN) => Errno::Io,
+        () => Errno::Io,
+    }
+}
+
+/// The volumes among keyspaces.
+struct Volumes<'a>(&'a Routes);
+
+impl Volumes<'_> {
+    fn all(&self) -> impl Iterator<Item = Export> {
+        self.0.iter().filter_map(|route| export(route))
+    }
+}
+
+impl Exports for Volumes<'_> {
+    fn find(&self, name: &str) -> Option<Export> {
+        if !name.is_empty() {
+            return self.0.get(name).and_then(|route| export(route));
+        }
+        // Without a name: the only one.
+        let mut all = self.all();
+        all.next().filter(|_| all.next().is_none())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.all().map(|export| export.name).collect()
+    }
+}
+
+fn export(route: &Route) -> Option<Export> {
+    let VolumeOptions { bytes, block_bytes } = route.keyspace.options.volume?;
+    Some(Export {
+        name: route.keyspace.name.to_string(),
+        description: format!("a volume of {bytes} bytes in blocks of {block_bytes}"),
+        size: bytes,
+        block: block_bytes,
+        is_read_only: false,
+        has_multi_conn: true,
+    })
+}
+
+impl EventLoop {
+    /// Does what is at the front of the input until something must wait; how many bytes are done.
+    pub(super) fn run_volume(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        input: &[u8],
+    ) -> usize {
+        let mut done = 0;
+        while done < input.len() && self.may_run(connection) {
+            let Protocol::Volume(session) = &mut connection.protocol else { break };
+            if session.skip > 0 {
+                let left = (input.len() - done) as u64;
+                let skipped = session.skip.min(left);
+                session.skip -= skipped;
+                done += skipped as usize;
+                continue;
+            }
+            let consumed = match session.phase {
+                Phase::Negotiating(_) => self.negotiate(connection, &input[done..]),
+                Phase::Open { .. } => self.run_volume_request(at, connection, &input[done..]),
+            };
+            if consumed == 0 {
+                break;
+            }
+            done += consumed;
+        }
+        done
+    }
+
+    fn negotiate(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
+        let routes = self.runtime.routing.routes();
+        let Protocol::Volume(session) = &mut connection.protocol else { return 0 };
+        let Phase::Negotiating(negotiation) = &mut session.phase else { return 0 };
+        let volumes = Volumes(&routes);
+        let (used, step) = negotiation.step(input, &volumes, &mut connection.output.bytes);
+        match step {
+            Step::More => {}
+            Step::End => connection.advance(ConnectionState::Closing),
+            Step::Chosen(chosen) => {
+                let name = chosen.export.name.into_boxed_str();
+                match routes.get(&name) {
+                    Some(route) => {
+                        let keyspace = route.keyspace.id;
+                        session.phase = Phase::Open { name, keyspace, form: chosen.transmission };
+                        connection.route_version = u64::MAX;
+                        self.refresh_route(connection);
+                    }
+                    None => connection.advance(ConnectionState::Closing),
+                }
+            }
+        }
+        used
+    }
+
+    fn run_volume_request(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        input: &[u8],
+    ) -> usize {
+        let Protocol::Volume(session) = &mut connection.protocol else { return 0 };
+        let Phase::Open { keyspace, form, .. } = &mut session.phase else { return 0 };
+        let route = connection.route.clone().filter(|route| route.keyspace.id == *keyspace);
+        let volume = route.as_ref().and_then(|route| route.keyspace.options.volume);
+        if let Some(volume) = volume {
+            form.size = volume.bytes;
+        }
+        let writer = ReplyWriter::new(form);
+        let (request, used) = match nbd::parse(input, form) {
+            Parsed::More => return 0,
+            Parsed::Request(request, used) => (request, used),
+            Parsed::Refused(fault, used, skip) => {
+                let out = &mut connection.output.bytes;
+                writer.error(fault.cookie, fault.offset, fault.errno, fault.why, out);
+                session.skip = skip;
+                self.runtime.counters.errors.add(1);
+                return used;
+            }
+            Parsed::Broken(why) => {
+                tracing::info!("a client of a volume is disconnected: {why}");
+                connection.advance(ConnectionState::Closing);
+                return input.len();
+            }
+        };
+        if request.command == nbd::Command::Disconnect {
+            connection.advance(ConnectionState::Closing);
+            return input.len();
+        }
+        let work = Work { at, request, writer };
+        let access = match request.command {
+            nbd::Command::Write(_) | nbd::Command::Trim | nbd::Command::WriteZeroes { .. } => {
+                Access::Write
+            }
+            _ => Access::Read,
+        };
+        let refused = connection.next.refused.take();
+        let may = connection.principal.may(access);
+        let failed = match (&refused, route.zip(volume)) {
+            (Some(text), _) => Some((errno_of(text), &**text)),
+            _ if !may => Some((Errno::Perm, "this user may not do that")),
+            (None, None) => Some((Errno::Shutdown, "the volume was deleted")),
+            (None, Some((route, volume))) => {
+                if !self.work(connection, &route, volume, &work) {
+                    return 0;
+                }
+                None
+            }
+        };
+        if let Some((errno, why)) = failed {
+            connection.next.at = None;
+            connection.next.fetched = Default::default();
+            self.fail(connection, &work, errno, why);
+        }
+        self.counted.commands += 1;
+        used
+    }
+
+    /// Answers a request with an error.
+    fn fail(&mut self, connection: &mut Connection, work: &Work<'_>, errno: Errno, why: &str) {
+        let Work { request, writer, .. } = work;
+        writer.error(request.cookie, request.offset, errno, why, &mut connection.output.bytes);
+        if let Protocol::Volume(session) = &mut connection.protocol {
+            (session.blocks_done, session.failed) = (0, None);
+        }
+        self.runtime.counters.errors.add(1);
+    }
+
+    /// Does a request, or begins to. `false`: it must wait.
+    fn work(
+        &mut self,
+        connection: &mut Connection,
+        route: &Route,
+        volume: VolumeOptions,
+        work: &Work<'_>,
+    ) -> bool {
+        let Work { request, writer, .. } = *work;
+        let blocks = blocks_of(&request, volume);
+        match request.command {
+            nbd::Command::Read { is_whole } => {
+                self.counted.others += 1;
+                let mut found = FoundBlocks::new(&blocks, volume, true);
+                if !self.look_at_blocks(connection, route, work, blocks, &mut found) {
+                    return false;
+                }
+                if found.is_broken {
+                    self.fail(connection, work, Errno::Io, "a block has no value of bytes");
+                    return true;
+                }
+                let extents = found.extents(request.offset, request.length);
+                let out = &mut connection.output.bytes;
+                writer.data(request.cookie, request.offset, &extents, is_whole, out);
+            }
+            nbd::Command::BlockStatus { is_one } => {
+                let end = blocks.end.min(blocks.start + STATUS_BLOCKS_MAX);
+                let told =
+                    (end * u64::from(volume.block_bytes) - request.offset).min(request.length);
+                let mut found = FoundBlocks::new(&(blocks.start..end), volume, false);
+                if !self.look_at_blocks(connection, route, work, blocks.start..end, &mut found) {
+                    return false;
+                }
+                let mut extents = found.extents(request.offset, told);
+                extents.truncate(if is_one { 1 } else { usize::MAX });
+                let out = &mut connection.output.bytes;
+                writer.status(request.cookie, request.offset, &extents, out);
+            }
+            nbd::Command::Write(bytes) => {
+                self.write_blocks(connection, volume, work, blocks, bytes)
+            }
+            nbd::Command::Trim | nbd::Command::WriteZeroes { .. } => {
+                return self.zero_blocks(connection, route, volume, work, blocks);
+            }
+            // What was answered is on disk at a majority of replicas, and all is in memory.
+            nbd::Command::Flush | nbd::Command::Cache => {
+                writer.done(request.cookie, request.offset, &mut connection.output.bytes);
+            }
+            nbd::Command::Disconnect => {}
+        }
+        true
+    }
+
+    /// Looks at blocks. `false`: they must be waited for.
+    fn look_at_blocks(
+        &mut self,
+        connection: &mut Connection,
+        route: &Route,
+        work: &Work<'_>,
+        blocks: Range<u64>,
+        found: &mut FoundBlocks,
+    ) -> bool {
+        let keys: Vec<[u8; 8]> = blocks.map(VolumeOptions::key).collect();
+        let read = Read::GetMany(keys.iter().map(<[u8; 8]>::as_slice).collect());
+        let now = connection.next.at.take().unwrap_or_else(|| self.moment());
+        let fetched = std::mem::take(&mut connection.next.fetched);
+        match node::replica::read::read_with(route, &read, now, &fetched, found) {
+            Ok(()) => {
+                self.note_read(route, &read, None);
+                true
+            }
+            Err(blocked) => {
+                connection.next.fetched = fetched;
+                self.wait_or_fetch(work.at, connection, route, blocked, now, read.keys());
+                false
+            }
+        }
+    }
+
+    fn write_blocks(
+        &mut self,
+        connection: &mut Connection,
+        volume: VolumeOptions,
+        work: &Work<'_>,
+        blocks: Range<u64>,
+        bytes: &[u8],
+    ) {
+        if self.is_out_of_memory() {
+            let why = "the node's memory is full (memory_max)";
+            return self.fail(connection, work, Errno::NoSpace, why);
+        }
+        let values = bytes.chunks_exact(volume.block_bytes as usize);
+        let keys: Vec<[u8; 8]> = blocks.map(VolumeOptions::key).collect();
+        let writes = keys.iter().zip(values).map(|(key, value)| match is_zero(value) {
+            true => Write::Delete { key },
+            false => Write::set(key, value),
+        });
+        self.put_blocks(connection, work, writes, false);
+    }
+
+    /// Puts writes into this turn's batches; their reply is owed.
+    fn put_blocks<'a>(
+        &mut self,
+        connection: &mut Connection,
+        work: &Work<'_>,
+        writes: impl Iterator<Item = Write<'a>>,
+        is_piece: bool,
+    ) {
+        let Work { at, request, writer } = *work;
+        let (number, mut parts) = (connection.next_number(), 0);
+        for write in writes {
+            let put = self.put_admitted(connection, &write, waiter(at, number));
+            put.expect("a block is no long value, and has one key");
+            parts += 1;
+        }
+        let reply =
+            VolumeReply { cookie: request.cookie, offset: request.offset, writer, is_piece };
+        let frame = ReplyFrame::Volume(reply);
+        connection.pending.push_back(PendingReply::gathering(Gather::Ok, parts, frame));
+    }
+
+    /// Deletes the blocks that are there, one piece after the other. `false`: there is more.
+    fn zero_blocks(
+        &mut self,
+        connection: &mut Connection,
+        route: &Route,
+        volume: VolumeOptions,
+        work: &Work<'_>,
+        blocks: Range<u64>,
+    ) -> bool {
+        let Work { request, writer, .. } = *work;
+        for _ in 0..PIECES_PER_TURN {
+            let Protocol::Volume(session) = &mut connection.protocol else { return true };
+            let start = blocks.start + session.blocks_done;
+            // The piece before is answered when nothing is owed.
+            if start > blocks.start && connection.waits_at_barrier() {
+                return false;
+            }
+            let Protocol::Volume(session) = &mut connection.protocol else { return true };
+            if let Some(errno) = session.failed {
+                self.fail(connection, work, errno, "a part of the blocks is not zeroes");
+                return true;
+            }
+            if start == blocks.end {
+                (session.blocks_done, session.failed) = (0, None);
+                writer.done(request.cookie, request.offset, &mut connection.output.bytes);
+                return true;
+            }
+            let piece = start..blocks.end.min(start + PIECE_BLOCKS);
+            let mut found = FoundBlocks::new(&piece, volume, false);
+            if !self.look_at_blocks(connection, route, work, piece.clone(), &mut found) {
+                return false;
+            }
+            if let Protocol::Volume(session) = &mut connection.protocol {
+                session.blocks_done = piece.end - blocks.start;
+            }
+            let there = piece.zip(&found.there).filter(|(_, is_there)| **is_there);
+            let keys: Vec<[u8; 8]> = there.map(|(block, _)| VolumeOptions::key(block)).collect();
+            if !keys.is_empty() {
+                let writes = keys.iter().map(|key| Write::Delete { key });
+                self.put_blocks(connection, work, writes, true);
+            }
+        }
+        connection.turn.has_yielded = true;
+        false
+    }
+}
+
+/// A request that is being done.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    /// The connection's place.
+    at: usize,
+    request: Request<'a>,
+    writer: ReplyWriter,
+}
+
+/// The blocks that a request is about.
+fn blocks_of(request: &Request<'_>, volume: VolumeOptions) -> Range<u64> {
+    let block = u64::from(volume.block_bytes);
+    request.offset / block..(request.offset + request.length).div_ceil(block)
+}
