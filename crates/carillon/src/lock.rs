@@ -42,14 +42,18 @@ largest one it has seen, and refuse smaller ones.
 The lease is renewed while the command runs, at other nodes if one does not answer. If it cannot be
 renewed, the command is ended before the lease is over: SIGTERM, then SIGKILL.
 
-Exit codes: that of the command; 128 and the number of the signal that ended it; 1 if another holds
-the lock; 6 if the lease was lost.
+Exit codes: that of the command; 128 and the number of the signal that ended it; 127 if there is no
+such command, 126 if it cannot be run; 1 if another holds the lock; 6 if the lease was lost. Standard
+error says what 1 and 6 mean, if they are not the command's own.
+
+If this process itself is killed by SIGKILL, so is the command, but not what that has started.
 
 Examples:
   carillon lock nightly -- ./backup.sh
   carillon lock deploy --wait 5m --ttl 1m -- make deploy")]
 pub struct LockArgs {
     /// The lock's name.
+    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub name: String,
     /// The lease: at least 1s, at most 1d.
     #[arg(long, value_name = "TIME", value_parser = millis, default_value = "30s")]
@@ -91,7 +95,8 @@ pub fn locks(args: &LocksArgs) -> Exit {
         }
         let rows = all.iter().map(|lock| {
             let token = lock.token.to_string();
-            vec![lock.name.clone(), token, utc(lock.ends_at_ms), lock.owner.clone()]
+            let shown = |text: &str| text.escape_debug().to_string();
+            vec![shown(&lock.name), token, utc(lock.ends_at_ms), shown(&lock.owner)]
         });
         let rows: Vec<_> = rows.collect();
         Ok(match args.node.json {
@@ -216,7 +221,9 @@ fn run(args: &LockArgs, mut held: HeldLock, stops: &Stops) -> Exit {
             let _ends_by_itself = held.release();
             let command = args.command[0].to_string_lossy();
             output::refuse(&args.node, &format!("cannot run {command:?}: {error}"));
-            return Exit::Refused;
+            // As shells have it.
+            let is_absent = error.kind() == std::io::ErrorKind::NotFound;
+            return Exit::OfCommand(if is_absent { 127 } else { 126 });
         }
     };
     let (mut renew_at, mut is_lost, mut is_told) = (held.renew_at(), false, false);

@@ -129,7 +129,7 @@ fn shown(all: &Value) -> String {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Old versions go by themselves when their keyspace's retention is over. This has them go at once,
-but none that a snapshot holds.
+but none that a snapshot holds. What is printed is how it was before: shards follow within a second.
 
 Examples:
   carillon gc                                  all old versions of all keyspaces

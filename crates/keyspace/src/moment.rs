@@ -63,7 +63,8 @@ impl Moment {
             return Ok(Moment::Snapshot(token));
         }
         if let Some(age) = text.strip_suffix("ago") {
-            let age = millis_of(age.trim_end()).ok_or_else(|| {
+            // Forms write a blank as a plus.
+            let age = millis_of(age.trim_end_matches([' ', '+'])).ok_or_else(|| {
                 format!("{text:?} is no age: its form is `10m ago`, with ms, s, m, h or d")
             })?;
             return Ok(Moment::Ago(age));

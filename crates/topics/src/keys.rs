@@ -56,13 +56,15 @@ pub fn message(topic: &str, number: u64) -> Vec<u8> {
 /// [`Refusal::Bad`].
 pub fn check_name(what: &str, name: &str) -> Result<(), Refusal> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed) {
+    // Paths of URLs lose names of points alone.
+    let is_path = name == "." || name == "..";
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed) && !is_path {
         return Ok(());
     }
     Err(Refusal::Bad {
         why: format!(
             "the name of a {what} has 1 to {NAME_BYTES_MAX} letters, digits, points, hyphens and \
-             underscores, and this one is {:?}",
+             underscores, and is not . or ..; this one is {:?}",
             name.chars().take(NAME_BYTES_MAX + 1).collect::<String>()
         ),
     })
@@ -106,7 +108,8 @@ mod tests {
         for good in ["a", "Orders.v2-x_y", &"x".repeat(NAME_BYTES_MAX)] {
             assert_eq!(check_name("topic", good), Ok(()));
         }
-        for bad in ["", "a b", "a}", "ü", "a:b", "a/b", &"x".repeat(NAME_BYTES_MAX + 1)] {
+        for bad in ["", ".", "..", "a b", "a}", "ü", "a:b", "a/b", &"x".repeat(NAME_BYTES_MAX + 1)]
+        {
             assert!(check_name("topic", bad).is_err(), "{bad}");
         }
         for good in ["a b/ü", &"x".repeat(LOCK_NAME_BYTES_MAX)] {

@@ -73,7 +73,10 @@ pub enum Refusal {
         token: u64,
     },
     /// Somebody else has written a key of the topic or lock.
-    #[error("key {key:?} of the topic or lock has a value of another kind: {why}")]
+    #[error(
+        "key {key:?} of the topic or lock has a value of another kind, which somebody else has \
+         written: {why}. A topic can be deleted, and made anew"
+    )]
     Foreign {
         /// Which key.
         key: String,

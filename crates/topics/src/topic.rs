@@ -100,6 +100,14 @@ pub(crate) fn names(draft: &mut Draft, key: &[u8]) -> Result<Names, Stop> {
     Ok(Names::of(key, found)?.unwrap_or_default())
 }
 
+/// A list; an empty one, if somebody else has written over it.
+fn ours(found: Result<Names, Stop>) -> Result<Names, Stop> {
+    match found {
+        Err(Stop::Refused(Refusal::Foreign { .. })) => Ok(Names::default()),
+        found => found,
+    }
+}
+
 fn check(settings: &TopicSettings) -> Result<(), Refusal> {
     let rows = [
         ("kept_ms", settings.kept_ms, KEPT_MS_MAX),
@@ -126,7 +134,15 @@ pub fn create(draft: &mut Draft, topic: &str, settings: TopicSettings) -> Result
         Some(Head { is_leaving: true, .. }) => {
             return Err(Refusal::Leaving { topic: topic.to_owned() }.into());
         }
-        Some(head) if head.settings == settings => return Ok(head),
+        Some(head) if head.settings == settings => {
+            // Somebody may have written over the list.
+            let mut all = names(draft, &keys::topics())?;
+            if !all.0.iter().any(|name| name == topic) {
+                all.add(topic);
+                draft.put(keys::topics(), all.encode(), None);
+            }
+            return Ok(head);
+        }
         Some(_) => return Err(Refusal::TopicExists { topic: topic.to_owned() }.into()),
         None => {}
     }
@@ -307,8 +323,15 @@ pub(crate) fn first_live(draft: &mut Draft, topic: &str, from: u64, end: u64) ->
 /// [`Stop`].
 pub fn delete(draft: &mut Draft, topic: &str) -> Result<Deleted, Stop> {
     keys::check_name("topic", topic)?;
-    let Some(mut head) = head(draft, topic)? else {
-        return Err(Refusal::NoTopic { topic: topic.to_owned() }.into());
+    let mut head = match head(draft, topic) {
+        Ok(Some(head)) => head,
+        Ok(None) => return Err(Refusal::NoTopic { topic: topic.to_owned() }.into()),
+        // Nobody knows which messages there are: they expire.
+        Err(Stop::Refused(Refusal::Foreign { .. })) => {
+            let settings = TopicSettings::default();
+            Head { is_leaving: true, ..Head::new(settings) }
+        }
+        Err(stop) => return Err(stop),
     };
     let end = head.next.min(head.first.saturating_add(DELETED_MAX));
     if end < head.next || !head.is_leaving {
@@ -318,8 +341,9 @@ pub fn delete(draft: &mut Draft, topic: &str) -> Result<Deleted, Stop> {
         return Ok(Deleted::Part);
     }
     draft.want([keys::topics(), keys::groups(topic)])?;
-    let mut all = names(draft, &keys::topics())?;
-    let groups = names(draft, &keys::groups(topic))?;
+    // Lists that somebody else has written over are begun anew.
+    let mut all = ours(names(draft, &keys::topics()))?;
+    let groups = ours(names(draft, &keys::groups(topic)))?;
     all.remove(topic);
     draft.put(keys::topics(), all.encode(), None);
     (head.first..end).for_each(|number| draft.drop(keys::message(topic, number)));

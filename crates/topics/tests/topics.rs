@@ -8,7 +8,7 @@ use topics::draft::Known;
 use topics::group::{self, Start, Taken};
 use topics::record::{GroupSettings, TopicSettings};
 use topics::topic::{self, Deleted};
-use topics::{Draft, Found, Refusal, Stop, Write, lock};
+use topics::{Draft, Found, Refusal, Stop, Write, keys, lock};
 
 /// Rounds of reads that a function may need: what drivers allow.
 const ROUNDS_MAX: usize = 128;
@@ -290,6 +290,28 @@ fn a_topic_is_deleted_step_by_step() {
     assert!(store.run(|draft| topic::delete(draft, "t")).is_err());
     store.create("t", TopicSettings::default());
     assert_eq!(store.publish("t", "x"), 1);
+}
+
+#[test]
+fn a_topic_whose_keys_were_written_over_is_deleted_and_made_anew() {
+    let mut store = Store::default();
+    store.create("t", TopicSettings::default());
+    store.create("u", TopicSettings::default());
+    store.subscribe("t", "g", GroupSettings::default(), Start::Earliest);
+    store.publish("t", "x");
+    let foreign = || (b"foreign".to_vec(), 9, u64::MAX);
+    store.keys.insert(keys::head("t"), foreign());
+    store.keys.insert(keys::groups("t"), foreign());
+    let refused = store.run(|draft| topic::publish(draft, "t", b"x")).unwrap_err();
+    assert!(refused.to_string().contains("can be deleted"), "{refused}");
+    while store.run(|draft| topic::delete(draft, "t")) == Ok(Deleted::Part) {}
+    store.create("t", TopicSettings::default());
+    assert_eq!(store.publish("t", "x"), 1);
+    assert_eq!(store.run(topic::list), Ok(vec!["t".to_owned(), "u".into()]));
+    // A list that is lost is made again, topic by topic.
+    store.keys.remove(&keys::topics());
+    store.create("u", TopicSettings::default());
+    assert_eq!(store.run(topic::list), Ok(vec!["u".to_owned()]));
 }
 
 #[test]

@@ -95,26 +95,30 @@ enum Piece<'a> {
     Quotes(usize),
 }
 
+/// What stands before the next bracket, if `end` stands there. So no text is looked at for each
+/// bracket again.
+fn until<'a>(text: &'a str, end: &str) -> Option<&'a str> {
+    let bracket = text.find(['[', ']'])?;
+    text[bracket..].starts_with(end).then(|| &text[..bracket])
+}
+
 /// Cuts a line into pieces.
 fn pieces(line: &str) -> Vec<Piece<'_>> {
     let mut all = Vec::new();
     let (mut rest, mut plain) = (line, 0);
     while plain < rest.len() {
         let tail = &rest[plain..];
-        let found = if let Some((inner, _)) =
-            tail.strip_prefix("[[").and_then(|inner| inner.split_once("]]"))
-        {
-            link(inner).map(|link| (Piece::Link(link), inner.len() + 4))
-        } else if let Some((inner, _)) =
-            tail.strip_prefix('[').and_then(|inner| inner.split_once(']'))
-        {
-            let (url, shown) = inner.split_once(' ').unwrap_or((inner, inner));
-            let is_web = url.starts_with("https://") || url.starts_with("http://");
-            is_web.then_some((Piece::Elsewhere { url, shown }, inner.len() + 2))
-        } else {
-            let quotes = tail.bytes().take_while(|byte| *byte == b'\'').count();
-            (quotes >= 2).then(|| (Piece::Quotes(quotes.min(3)), quotes.min(3)))
-        };
+        let found =
+            if let Some(inner) = tail.strip_prefix("[[").and_then(|inner| until(inner, "]]")) {
+                link(inner).map(|link| (Piece::Link(link), inner.len() + 4))
+            } else if let Some(inner) = tail.strip_prefix('[').and_then(|inner| until(inner, "]")) {
+                let (url, shown) = inner.split_once(' ').unwrap_or((inner, inner));
+                let is_web = url.starts_with("https://") || url.starts_with("http://");
+                is_web.then_some((Piece::Elsewhere { url, shown }, inner.len() + 2))
+            } else {
+                let quotes = tail.bytes().take(3).take_while(|byte| *byte == b'\'').count();
+                (quotes >= 2).then_some((Piece::Quotes(quotes), quotes))
+            };
         match found {
             Some((piece, bytes)) => {
                 if plain > 0 {
@@ -261,6 +265,16 @@ mod tests {
             ("= b", "<p>= b\n</p>\n"),
         ] {
             assert_eq!(html(text), expected, "{text}");
+        }
+    }
+
+    /// If a bracket or a quote had what follows it read each time, this would take minutes.
+    #[test]
+    fn a_long_line_of_brackets_is_read_once() {
+        for unit in ["[", "[[", "]", "[[a", "[https://a ", "'", "''x", "[[a|"] {
+            let text = unit.repeat((1 << 20) / unit.len());
+            assert!(html(&text).len() > text.len());
+            assert!(references(&text).links.is_empty());
         }
     }
 

@@ -235,6 +235,11 @@ fn filter(
         (Some(prefix), None, false) => Ok(KeyFilter::prefix(&prefix)),
         (None, Some(key), false) => Ok(KeyFilter::One(key.into())),
         (None, None, true) => {
+            if let (Some(from), Some(to)) = (&from, &to)
+                && from >= to
+            {
+                return Err(Problem::bad_request("no key lies from `from` to before `to`"));
+            }
             let low = from.map_or(Bound::Unbounded, |from| Bound::Included(from.into()));
             let high = to.map_or(Bound::Unbounded, |to| Bound::Excluded(to.into()));
             Ok(KeyFilter::Range(low, high))

@@ -141,7 +141,7 @@ pub fn yes_or_no(name: &str, text: Option<String>) -> Result<Option<bool>, Probl
 /// If it is none of them, or seems to be milliseconds or seconds without their unit.
 pub fn timestamp(text: &str) -> Result<Timestamp, Problem> {
     let time = keyspace::moment::timestamp(text);
-    time.map_err(|why| Problem::bad_request(format!("at is {why}")))
+    time.map_err(|why| Problem::bad_request(format!("at: {why}")))
 }
 
 /// A time in any form that clients may name ([`keyspace::moment`]).
@@ -149,7 +149,7 @@ pub fn timestamp(text: &str) -> Result<Timestamp, Problem> {
 /// # Errors
 /// If it is none.
 pub fn moment(text: &str) -> Result<Moment, Problem> {
-    Moment::parse(text).map_err(|why| Problem::bad_request(format!("at is {why}")))
+    Moment::parse(text).map_err(|why| Problem::bad_request(format!("at: {why}")))
 }
 
 #[cfg(test)]

@@ -162,7 +162,11 @@ impl Run<'_> {
                 Ok(answer) => answer,
                 Err(error) => {
                     output::note(&format!("{}, line {}:", self.name, command.line));
-                    return failed(&self.args.node, &error);
+                    // Others before it were done: the file is no wrong usage.
+                    return match failed(&self.args.node, &error) {
+                        Exit::Usage => Exit::Refused,
+                        exit => exit,
+                    };
                 }
             };
             let exit = match (self.args.node.json, self.args.clients) {

@@ -59,7 +59,7 @@ pub fn refused(name: &str, how: &str) -> CommandError {
 fn moment(text: &[u8]) -> Result<Moment, CommandError> {
     let text = str::from_utf8(text).map_err(|_| "not text".to_owned());
     text.and_then(Moment::parse)
-        .map_err(|why| CommandError::formatted(format!("ERR the time is {why}")))
+        .map_err(|why| CommandError::formatted(format!("ERR the time: {why}")))
 }
 
 /// `AT time command [argument …]`: the reply of a command as it would have been then.
