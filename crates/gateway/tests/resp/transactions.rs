@@ -176,7 +176,7 @@ fn transaction_that_begins_with_at_reads_that_time_and_writes_nothing() {
     }
     let mut session = crate::context::session();
     let replies = told(&mut session, &["MULTI", "AT soon", "EXEC"]);
-    assert!(replies[1].starts_with("-ERR the time is \"soon\""), "{replies:?}");
+    assert!(replies[1].starts_with("-ERR the time: \"soon\""), "{replies:?}");
     assert_eq!(replies[2], abort);
     session.watch(KeyspaceId(0), &[(b"a", ObservedVersion::Absent(Timestamp(5)))]).unwrap();
     let replies = told(&mut session, &["MULTI", "AT 5"]);
@@ -188,7 +188,7 @@ fn connection_that_reads_a_past_time_reads_nothing_else_and_writes_nothing() {
     let mut session = session();
     let asked = told(&mut session, &["CLIENT AT 5", "CLIENT AT OFF", "CLIENT AT soon"]);
     assert_eq!(asked[..2], ["ReadAt(Some(At(0.5)))", "ReadAt(None)"]);
-    assert!(asked[2].starts_with("-ERR the time is"), "{asked:?}");
+    assert!(asked[2].starts_with("-ERR the time:"), "{asked:?}");
     session.read_at(Some(Timestamp(5)));
     for (line, wanted) in [
         ("GET a", "Past(PastRequest { moment: At(0.5), read: Keys(Get("),
@@ -234,7 +234,7 @@ fn collection_is_asked_for_by_name_and_time() {
         ("CARILLON GC WHY AT 5", "-ERR syntax error"),
         ("CARILLON GC KEYSPACE", "-ERR syntax error"),
         ("CARILLON GC KEYSPACE a KEYSPACE b", "-ERR syntax error"),
-        ("CARILLON GC AT soon", "-ERR the time is"),
+        ("CARILLON GC AT soon", "-ERR the time:"),
     ] {
         let reply = told(&mut session, &[line]).pop().unwrap();
         assert!(reply.starts_with(wanted), "{line}: {reply}");
