@@ -177,9 +177,10 @@ fn range_of_a_transaction_shows_what_the_transaction_has_changed() {
             (console.send(put).0 == 204).then_some(())
         });
     }
+    // The simulated clients write keys of their own, behind these.
     let txn = json!({"keyspace": "days", "then": [
         {"put": {"key": "bb", "value": "new"}}, {"delete": "c"},
-        {"range": {"from": "b", "to": "e"}}, {"range": {"reverse": true, "limit": 2}}]});
+        {"range": {"from": "b", "to": "e"}}, {"range": {"to": "f", "reverse": true, "limit": 2}}]});
     let done = console.post("/v1/txn", txn.clone());
     let keys = |result: &Value| -> Vec<String> {
         let pairs = result["keys"].as_array().unwrap_or_else(|| panic!("{result}"));

@@ -37,13 +37,15 @@ fn a_document_is_measured_and_its_page_is_written() {
     // Each transaction of each size was done, and none failed.
     let rows = page.lines().filter(|line| line.starts_with("| 3 | 10 | "));
     let rows: Vec<Vec<&str>> = rows.map(|line| line.split(" | ").collect()).collect();
-    assert_eq!(rows.len(), 3, "{page}");
+    assert_eq!(rows.len(), 5, "{page}");
     for row in rows {
         assert!(row[3].replace(' ', "").parse::<f64>().unwrap() > 0.0, "{row:?}");
         assert_eq!(row.last().unwrap().trim_end_matches(" |"), "0", "{row:?}");
     }
-    for chart in ["004-read.svg", "004-write.svg", "004-change.svg"] {
-        let svg = fs::read_to_string(dir.path().join(chart)).unwrap();
+    for chart in
+        ["read", "write", "change", "publish", "wiki"].map(|name| format!("004-{name}.svg"))
+    {
+        let svg = fs::read_to_string(dir.path().join(&chart)).unwrap();
         assert!(svg.contains("<svg") && page.contains(&format!("]({chart})")), "{chart}");
     }
     let wrong = bench(&["papers", "--only", "003", "--out", out]);

@@ -1,7 +1,7 @@
 //! Locks with fencing tokens: `/v1/locks`.
 //!
 //! A request that waits asks again and again: nobody is told when a lock is released. So there is
-//! no order among those who wait, and a lock is had within [`POLL_MAX`] of its release.
+//! no order among those who wait, and a lock is had within `POLL_MAX` of its release.
 
 use std::time::Duration;
 
