@@ -2,14 +2,19 @@
 //! connection, and how they are cut into pieces changes no answer.
 #![no_main]
 
-use gateway::nbd::{Export, Exports, Negotiation, Parsed, ReplyWriter, Step, Transmission, parse};
+use gateway::nbd::{
+    Export, Exports, Found, Negotiation, Parsed, ReplyWriter, Step, Transmission, parse,
+};
 use libfuzzer_sys::fuzz_target;
 
 struct One;
 
 impl Exports for One {
-    fn find(&self, name: &str) -> Option<Export> {
-        matches!(name, "" | "disk").then(|| Export {
+    fn find(&self, name: &str) -> Found {
+        if !matches!(name, "" | "disk") {
+            return Found::Refused("no volume has this name".to_owned());
+        }
+        Found::Export(Export {
             name: "disk".to_owned(),
             description: "a disk".to_owned(),
             size: 1 << 20,
@@ -35,6 +40,7 @@ fn answers(bytes: &[u8], piece: usize) -> Vec<u8> {
                 let (used, step) = negotiation.step(input, &One, &mut out);
                 match step {
                     Step::More => {}
+                    Step::Wait => unreachable!("all names are known"),
                     Step::Chosen(chosen) => form = Some(chosen.transmission),
                     Step::End => return out,
                 }

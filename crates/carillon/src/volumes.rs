@@ -1,4 +1,6 @@
-//! `carillon volume create`, `list`, `show`, `resize`, `delete`.
+//! `carillon volume create`, `list`, `show`, `resize`, `snapshot`, `check`, `delete`.
+
+mod check;
 
 use client::http::{Client, ClientError, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, VolumeSpec};
 use serde_json::{Value, json};
@@ -46,6 +48,16 @@ pub fn run(command: &VolumeCommand) -> Exit {
             let change = KeyspaceChange { volume_bytes: Some(*size), ..KeyspaceChange::default() };
             Ok(shown(node, &[client.keyspace_alter(name, &change)?]))
         }),
+        VolumeCommand::Snapshot { name, ttl, node } => on_volume(node, name, |client, _info| {
+            let taken = client.snapshot_take(std::slice::from_ref(name), None, Some(*ttl))?;
+            Ok(match node.json {
+                true => output::json(&taken),
+                false => output::line(taken["token"].as_str().unwrap_or_default()),
+            })
+        }),
+        VolumeCommand::Check { name, node } => {
+            on_volume(node, name, |client, info| check::run(node, client, &info))
+        }
         VolumeCommand::Delete { name, node } => on_volume(node, name, |client, _info| {
             client.keyspace_drop(name)?;
             Ok(match node.json {

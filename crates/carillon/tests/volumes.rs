@@ -14,6 +14,7 @@ const BLOCK: usize = 4096;
 const SIZE: usize = 256 * BLOCK;
 
 // Errors of the protocol.
+const PERM: u32 = 1;
 const INVALID: u32 = 22;
 const NO_SPACE: u32 = 28;
 /// None of the protocol: nobody listens.
@@ -29,7 +30,13 @@ struct Disk {
 impl Disk {
     /// Connects and chooses an export; or the number of the error.
     fn open(address: SocketAddr, export: &str) -> Result<Self, u32> {
-        let mut stream = TcpStream::connect(address).map_err(|_| NOBODY)?;
+        Self::choose(address, export).map_err(|(error, _)| error)
+    }
+
+    /// The same; with the error comes its text.
+    fn choose(address: SocketAddr, export: &str) -> Result<Self, (u32, String)> {
+        let stream = TcpStream::connect(address);
+        let mut stream = stream.map_err(|why| (NOBODY, why.to_string()))?;
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time can be set");
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).expect("a greeting");
@@ -56,7 +63,7 @@ impl Disk {
                     size = u64::from_be_bytes(data[2..10].try_into().unwrap());
                 }
                 3 => {}
-                error => return Err(error),
+                error => return Err((error, String::from_utf8_lossy(&data).into_owned())),
             }
         }
     }
@@ -203,6 +210,126 @@ fn any_node_serves_a_volume_and_refuses_what_makes_no_sense() {
     harness::until(Duration::from_secs(20), "the volume is gone", || {
         first.read(0, BLOCK).is_err().then_some(())
     });
+}
+
+#[test]
+fn an_export_may_name_a_past_time_and_cannot_be_written() {
+    let cluster = prepared("volumes_past");
+    let mut disk = Disk::open(cluster.nodes[0].nbd, "disk").unwrap();
+    let (old, new) = (pattern(1, SIZE / BLOCK), pattern(2, SIZE / BLOCK));
+    assert_eq!(disk.write(0, &old[..SIZE - 2 * BLOCK]), 0);
+    let (code, token) = cluster.nodes[1].carillon(&["volume", "snapshot", "disk", "--ttl", "5m"]);
+    assert_eq!(code, 0, "{token}");
+    let (token, mut expected) = (token.trim(), old.clone());
+    expected[SIZE - 2 * BLOCK..].fill(0);
+    assert_eq!(disk.write(0, &new), 0);
+    assert_eq!(disk.act(TRIM, 0, 4 * BLOCK as u32), 0);
+
+    let name = format!("disk@{token}");
+    for node in &cluster.nodes {
+        let mut past = Disk::open(node.nbd, &name).unwrap();
+        assert_eq!(past.size, SIZE as u64);
+        assert_eq!(past.read(0, SIZE).unwrap(), expected);
+        assert_eq!(past.read(5, 9).unwrap(), expected[5..14]);
+        assert_eq!(past.write(0, &new[..BLOCK]), PERM);
+        assert_eq!(past.act(TRIM, 0, BLOCK as u32), PERM);
+        assert_eq!(past.act(WRITE_ZEROES, 0, BLOCK as u32), PERM);
+        assert_eq!(past.act(FLUSH, 0, 0), 0);
+        assert_eq!(past.read(SIZE as u64, BLOCK), Err(INVALID));
+        // Many at once, more than may be under way: all are answered.
+        (0..100).for_each(|_| past.ask(0, 0, SIZE as u32, &[]));
+        for _ in 0..100 {
+            assert_eq!(past.reply().0, 0);
+            let mut bytes = vec![0; SIZE];
+            past.stream.read_exact(&mut bytes).unwrap();
+            assert!(bytes == expected);
+        }
+    }
+    // A volume that has grown since then reads as zeroes there; ages and times are names as well.
+    let (code, _) = cluster.nodes[0].carillon(&["volume", "resize", "disk", "--size", "2MiB"]);
+    assert_eq!(code, 0);
+    harness::until(Duration::from_secs(20), "the volume has grown", || {
+        let mut grown = Disk::open(cluster.nodes[2].nbd, &name).unwrap();
+        (grown.size == 2 * SIZE as u64).then(|| {
+            assert_eq!(grown.read(SIZE as u64, BLOCK).unwrap(), vec![0; BLOCK]);
+        })
+    });
+    let mut now = Disk::open(cluster.nodes[2].nbd, "disk@0ms ago").unwrap();
+    let mut newest = new.clone();
+    newest[..4 * BLOCK].fill(0);
+    assert_eq!(now.read(0, SIZE).unwrap(), newest);
+
+    // What is there, and what cannot be.
+    let uri = format!("nbd://{}/{name}", cluster.nodes[2].nbd);
+    let map = std::process::Command::new("timeout")
+        .args(["60", "nbdinfo", "--map=base:allocation", "--totals", "--json", &uri])
+        .output()
+        .expect("timeout is there");
+    let totals: Value = serde_json::from_slice(&map.stdout).expect("it is JSON");
+    let data = totals.as_array().unwrap().iter().find(|one| one["type"] == 0).unwrap();
+    assert_eq!(data["size"], SIZE - 2 * BLOCK, "{totals}");
+    let (code, text) = cluster.nodes[0].carillon(&["gc", "--keyspace", "disk"]);
+    assert_eq!(code, 0, "{text}");
+    let mut pinned = Disk::open(cluster.nodes[0].nbd, &name).unwrap();
+    assert_eq!(pinned.read(0, SIZE).unwrap(), expected, "the snapshot stays");
+    for (export, why) in [
+        ("disk@1h ago", "retention is 60000 ms"),
+        ("disk@2020-01-01T00:00:00Z", "it can be read since"),
+        ("disk@2200-01-01T00:00:00Z", "in the future"),
+        ("disk@yesterday", "is no time"),
+        ("disk@", "is no time"),
+        ("disk@snap-0000000000000001-1-1", "the snapshot is of cluster"),
+        ("nothing@1s ago", "no volume has this name"),
+        ("0@1s ago", "no volume has this name"),
+    ] {
+        // Shards follow the safe point that was collected to.
+        let (error, text) = harness::until(Duration::from_secs(20), export, || {
+            Disk::choose(cluster.nodes[1].nbd, export).err()
+        });
+        assert_eq!(error, 0x8000_0006, "{export}: {text}");
+        assert!(text.contains(why), "{export}: {text}");
+    }
+    // The snapshot ends.
+    let (code, text) = cluster.nodes[0].carillon(&["snapshot", "release", token]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(disk.read(0, SIZE).unwrap(), newest);
+}
+
+#[test]
+fn check_reads_all_blocks_and_names_what_is_none() {
+    let cluster = prepared("volumes_checked");
+    let mut disk = Disk::open(cluster.nodes[0].nbd, "disk").unwrap();
+    assert_eq!(disk.write(0, &pattern(1, SIZE / BLOCK)), 0);
+    assert_eq!(disk.act(TRIM, 0, BLOCK as u32), 0);
+    let (code, text) = cluster.nodes[0].carillon(&["volume", "resize", "disk", "--size", "512KiB"]);
+    assert_eq!(code, 0, "{text}");
+    let checked = |number: usize| {
+        let (code, text) = cluster.nodes[number].carillon(&["volume", "check", "disk", "--json"]);
+        let found: Value = serde_json::from_str(text.lines().next().unwrap_or_default())
+            .unwrap_or_else(|why| panic!("{why}: {text}"));
+        (code, found, text)
+    };
+    let count = |found: &Value, name: &str| found[name].as_u64().unwrap();
+    let found = harness::until(Duration::from_secs(20), "the node knows the new size", || {
+        let (code, found, text) = checked(1);
+        assert_eq!(code, 0, "{text}");
+        (count(&found, "hidden_blocks") > 0).then_some(found)
+    });
+    assert_eq!(count(&found, "blocks"), (SIZE / BLOCK) as u64 - 1);
+    assert_eq!((count(&found, "hidden_blocks"), count(&found, "bad")), (128, 0), "{found}");
+
+    // What others write into the keyspace is found, and no snapshot stays.
+    let mut redis = cluster.nodes[2].connect();
+    assert_eq!(redis.ask(&["SELECT", "disk"]).unwrap().text(), "OK");
+    assert_eq!(redis.ask(&["SET", "stray", "x"]).unwrap().text(), "OK");
+    let (code, found, text) = checked(2);
+    assert_eq!((code, count(&found, "bad")), (1, 1), "{text}");
+    assert!(text.contains("key stray is no number of a block"), "{text}");
+    let (_, text) = cluster.nodes[0].carillon(&["snapshot", "list", "--json"]);
+    let left: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(left["snapshots"].as_array().map(Vec::len), Some(0), "{left}");
+    let (code, text) = cluster.nodes[0].carillon(&["volume", "check", "0"]);
+    assert!(code == 1 && text.contains("is not a volume"), "{text}");
 }
 
 #[test]

@@ -13,7 +13,9 @@ it to clients of the network block device protocol, such as nbd-client, qemu and
 Examples:
   carillon volume create disk --size 64GiB --replicas 3
   nbdinfo nbd://127.0.0.1:10809/disk
-  carillon volume resize disk --size 128GiB")]
+  carillon volume resize disk --size 128GiB
+  nbdinfo nbd://127.0.0.1:10809/disk@2026-11-28T08:00:00Z
+  nbdinfo \"nbd://127.0.0.1:10809/disk@$(carillon volume snapshot disk)\"")]
 pub struct VolumeArgs {
     /// What to do.
     #[command(subcommand)]
@@ -60,6 +62,32 @@ pub enum VolumeCommand {
         /// Its new size: a whole number of blocks.
         #[arg(long, value_name = "BYTES", value_parser = super::bytes)]
         size: u64,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Take a snapshot of a volume: a past time that stays readable.
+    #[command(after_help = "\
+Prints the token. The export NAME@TOKEN is the volume as it is now, for reading, at any node. It \
+ends by itself; `carillon snapshot renew` and `release` take the token.
+
+Example:
+  nbdcopy \"nbd://127.0.0.1:10809/disk@$(carillon volume snapshot disk --ttl 1h)\" backup.raw")]
+    Snapshot {
+        /// Its name.
+        name: String,
+        /// How long it is kept: 90s, 30m, 12h; at most 1d.
+        #[arg(long, value_name = "TIME", value_parser = super::millis, default_value = "10m")]
+        ttl: u64,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Read all blocks of a volume as of one time, and count them.
+    #[command(after_help = "\
+Fails if anything in the volume's keyspace is no block: a key that is no number of eight bytes, or \
+a value that is not as long as a block. Such a block reads as an error. Takes a snapshot meanwhile.")]
+    Check {
+        /// Its name.
+        name: String,
         #[command(flatten)]
         node: NodeArgs,
     },

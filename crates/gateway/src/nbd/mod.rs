@@ -43,7 +43,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use negotiation::{Export, Exports, GREETING, Negotiated, Negotiation, Step};
+pub use negotiation::{Export, Exports, Found, GREETING, Negotiated, Negotiation, Step};
 pub use reply::{Extent, ReplyWriter};
 pub use request::{Command, Fault, Parsed, Request, Transmission, parse};
 

@@ -106,10 +106,21 @@ impl Export {
     }
 }
 
+/// What a name stands for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// This.
+    Export(Export),
+    /// Nothing that can be had, and why.
+    Refused(String),
+    /// That is not known yet: the same option is given again when it is.
+    Later,
+}
+
 /// The volumes that a client may choose from.
 pub trait Exports {
     /// The one of a name; of the empty name, the one that is served if no other is asked for.
-    fn find(&self, name: &str) -> Option<Export>;
+    fn find(&self, name: &str) -> Found;
     /// All names, for `LIST`.
     fn names(&self) -> Vec<String>;
 }
@@ -128,6 +139,8 @@ pub struct Negotiated {
 pub enum Step {
     /// More bytes are needed.
     More,
+    /// It is not known yet what a name stands for ([`Found::Later`]); no byte was taken.
+    Wait,
     /// Requests come.
     Chosen(Box<Negotiated>),
     /// The connection ends when what was written has been sent.
@@ -188,7 +201,13 @@ impl Negotiation {
             self.options -= 1;
             return (0, Step::More);
         };
-        (16 + data.len(), self.answer(option, data, exports, out))
+        match self.answer(option, data, exports, out) {
+            Step::Wait => {
+                self.options -= 1;
+                (0, Step::Wait)
+            }
+            step => (16 + data.len(), step),
+        }
     }
 
     fn answer(
@@ -225,7 +244,7 @@ impl Negotiation {
                 reply(out, option, answer::ACK, &[]);
             }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
-                self.contexts(option, data, exports, out);
+                return self.contexts(option, data, exports, out);
             }
             option::LIST | option::STRUCTURED_REPLY | option::EXTENDED_HEADERS => {
                 refuse(out, option, answer::ERR_INVALID, "it takes no data, and comes once");
@@ -237,8 +256,11 @@ impl Negotiation {
 
     /// The old way to choose: it has no answer for a name that nobody knows.
     fn chosen_by_name(&self, data: &[u8], exports: &dyn Exports, out: &mut Vec<u8>) -> Step {
-        let export = std::str::from_utf8(data).ok().and_then(|name| exports.find(name));
-        let Some(export) = export else { return Step::End };
+        let export = match std::str::from_utf8(data).map(|name| exports.find(name)) {
+            Ok(Found::Export(export)) => export,
+            Ok(Found::Later) => return Step::Wait,
+            Ok(Found::Refused(_)) | Err(_) => return Step::End,
+        };
         put_u64(out, export.size);
         put_u16(out, export.flags(self.has_structured));
         if !self.has_no_zeroes {
@@ -265,9 +287,13 @@ impl Negotiation {
             refuse(out, option, answer::ERR_INVALID, "its lengths do not fit its bytes");
             return Step::More;
         };
-        let Some(export) = exports.find(name) else {
-            refuse(out, option, answer::ERR_UNKNOWN, "no volume has this name");
-            return Step::More;
+        let export = match exports.find(name) {
+            Found::Export(export) => export,
+            Found::Later => return Step::Wait,
+            Found::Refused(why) => {
+                refuse(out, option, answer::ERR_UNKNOWN, &why);
+                return Step::More;
+            }
         };
         let mut item = Vec::new();
         let mut tell = |kind: u16, write: &dyn Fn(&mut Vec<u8>)| {
@@ -301,22 +327,32 @@ impl Negotiation {
         }
     }
 
-    fn contexts(&mut self, option: u32, data: &[u8], exports: &dyn Exports, out: &mut Vec<u8>) {
+    fn contexts(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        exports: &dyn Exports,
+        out: &mut Vec<u8>,
+    ) -> Step {
         let is_set = option == option::SET_META_CONTEXT;
         if is_set {
             self.context_of = None;
         }
         if !self.has_structured {
             refuse(out, option, answer::ERR_INVALID, "it needs structured replies");
-            return;
+            return Step::More;
         }
         let Some((name, queries)) = read_queries(data) else {
             refuse(out, option, answer::ERR_INVALID, "its lengths do not fit its bytes");
-            return;
+            return Step::More;
         };
-        if exports.find(name).is_none() {
-            refuse(out, option, answer::ERR_UNKNOWN, "no volume has this name");
-            return;
+        match exports.find(name) {
+            Found::Export(_) => {}
+            Found::Later => return Step::Wait,
+            Found::Refused(why) => {
+                refuse(out, option, answer::ERR_UNKNOWN, &why);
+                return Step::More;
+            }
         }
         let matches = |query: &[u8]| match is_set {
             true => query == ALLOCATION.as_bytes(),
@@ -334,6 +370,7 @@ impl Negotiation {
             }
         }
         reply(out, option, answer::ACK, &[]);
+        Step::More
     }
 }
 
@@ -374,5 +411,7 @@ fn reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
 }
 
 fn refuse(out: &mut Vec<u8>, option: u32, kind: u32, why: &str) {
+    // Texts may repeat what a client has sent; the protocol bounds them.
+    let why = &why[..why.floor_char_boundary(NAME_BYTES_MAX)];
     reply(out, option, kind, why.as_bytes());
 }

@@ -19,11 +19,11 @@ fn volume(name: &str, is_read_only: bool) -> Export {
 }
 
 impl Exports for Two {
-    fn find(&self, name: &str) -> Option<Export> {
+    fn find(&self, name: &str) -> Found {
         match name {
-            "" | "disk" => Some(volume("disk", false)),
-            "old" => Some(volume("old", true)),
-            _ => None,
+            "" | "disk" => Found::Export(volume("disk", false)),
+            "old" => Found::Export(volume("old", true)),
+            _ => Found::Refused("no volume has this name".to_owned()),
         }
     }
 
@@ -151,6 +151,42 @@ fn options_that_cannot_be_are_refused_and_others_go_on() {
     let (unsup, invalid, unknown, big) = (0x8000_0001, 0x8000_0003, 0x8000_0006, 0x8000_0009);
     assert_eq!(kinds(&out), [unsup, unsup, big, unknown, invalid, invalid, 2, 2, 1, 1]);
     assert_eq!(step, Step::End);
+}
+
+#[test]
+fn a_name_that_is_not_known_yet_takes_no_byte_until_it_is() {
+    struct Slow(std::cell::Cell<bool>);
+    impl Exports for Slow {
+        fn find(&self, name: &str) -> Found {
+            if self.0.replace(true) { Two.find(name) } else { Found::Later }
+        }
+
+        fn names(&self) -> Vec<String> {
+            Two.names()
+        }
+    }
+    let asked = [
+        (option(1, b"old"), 0),
+        (option(6, &info("old", &[])), 3),
+        (option(7, &info("old", &[])), 3),
+        (option(10, &queries("old", &["base:allocation"])), 2),
+    ];
+    for (bytes, replies) in asked {
+        let (mut negotiation, mut out) = (Negotiation::default(), Vec::new());
+        let (said, _) = negotiation.step(&[0, 0, 0, 3], &Two, &mut out);
+        let (structured, _) = negotiation.step(&option(8, b""), &Two, &mut out);
+        assert_eq!((said, structured), (4, 16));
+        out.clear();
+        let slow = Slow(std::cell::Cell::default());
+        assert_eq!(negotiation.step(&bytes, &slow, &mut out), (0, Step::Wait));
+        assert!(out.is_empty(), "nothing is said before it is known");
+        let (used, step) = negotiation.step(&bytes, &slow, &mut out);
+        assert_eq!(used, bytes.len());
+        match replies {
+            0 => assert!(chosen(step).export.is_read_only),
+            count => assert_eq!(kinds(&out).len(), count),
+        }
+    }
 }
 
 #[test]

@@ -7,6 +7,8 @@
 //!   FLUSH ──► done: what was answered is on disk at a majority already
 //! ```
 //!
+//! An export may name a past time: [`past`].
+//!
 //! The protocol lets replies come in any order. So a read passes the writes before it that are not
 //! answered, and sees all that is. Each block is written whole or not at all; a request of several
 //! blocks may be done in part when it fails. A volume's durability is `sync`, so an answered write
@@ -21,20 +23,21 @@
 //! | memory of the node | `memory_max` | `ENOSPC`, nothing done; the volume goes on |
 
 mod blocks;
+mod exports;
+mod past;
 
 use std::ops::Range;
 
 use command::{Read, Write};
 use gateway::access::Access;
-use gateway::nbd::{
-    self, Errno, Export, Exports, Negotiation, Parsed, ReplyWriter, Request, Step, Transmission,
-};
+use gateway::nbd::{self, Errno, Negotiation, Parsed, ReplyWriter, Request, Step, Transmission};
 use gateway::resp::Gather;
-use keyspace::{KeyspaceId, VolumeOptions};
-use node::control::Routes;
+use keyspace::{KeyspaceId, Timestamp, VolumeOptions};
 use node::routing::route::Route;
 
 use self::blocks::{FoundBlocks, is_zero};
+use self::exports::Volumes;
+use self::past::PastExport;
 use super::EventLoop;
 use super::connection::{Connection, Protocol};
 use super::pending_reply::{PendingReply, ReplyFrame, UNKNOWN};
@@ -57,11 +60,22 @@ pub struct VolumeSession {
     blocks_done: u64,
     /// Why a piece of it has failed.
     failed: Option<Errno>,
+    /// The volume as of a past time that it has named last.
+    past: Option<PastExport>,
+    /// Bytes of blocks of that time that were asked for since nothing was owed.
+    asked_bytes: u64,
 }
 
 enum Phase {
     Negotiating(Negotiation),
-    Open { name: Box<str>, keyspace: KeyspaceId, form: Transmission },
+    Open {
+        /// Of the volume.
+        name: Box<str>,
+        keyspace: KeyspaceId,
+        form: Transmission,
+        /// The past time that is read.
+        past: Option<Timestamp>,
+    },
 }
 
 /// How a request is answered, once its last write is.
@@ -78,7 +92,7 @@ impl VolumeSession {
     /// One of a client that has just come.
     pub fn new() -> Self {
         let phase = Phase::Negotiating(Negotiation::default());
-        Self { phase, skip: 0, blocks_done: 0, failed: None }
+        Self { phase, skip: 0, blocks_done: 0, failed: None, past: None, asked_bytes: 0 }
     }
 
     /// The keyspace whose blocks it serves; none is called so before one is chosen.
@@ -111,42 +125,6 @@ fn errno_of(text: &str) -> Errno {
     }
 }
 
-/// The volumes among keyspaces.
-struct Volumes<'a>(&'a Routes);
-
-impl Volumes<'_> {
-    fn all(&self) -> impl Iterator<Item = Export> {
-        self.0.iter().filter_map(|route| export(route))
-    }
-}
-
-impl Exports for Volumes<'_> {
-    fn find(&self, name: &str) -> Option<Export> {
-        if !name.is_empty() {
-            return self.0.get(name).and_then(|route| export(route));
-        }
-        // Without a name: the only one.
-        let mut all = self.all();
-        all.next().filter(|_| all.next().is_none())
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.all().map(|export| export.name).collect()
-    }
-}
-
-fn export(route: &Route) -> Option<Export> {
-    let VolumeOptions { bytes, block_bytes } = route.keyspace.options.volume?;
-    Some(Export {
-        name: route.keyspace.name.to_string(),
-        description: format!("a volume of {bytes} bytes in blocks of {block_bytes}"),
-        size: bytes,
-        block: block_bytes,
-        is_read_only: false,
-        has_multi_conn: true,
-    })
-}
-
 impl EventLoop {
     /// Does what is at the front of the input until something must wait; how many bytes are done.
     pub(super) fn run_volume(
@@ -166,7 +144,7 @@ impl EventLoop {
                 continue;
             }
             let consumed = match session.phase {
-                Phase::Negotiating(_) => self.negotiate(connection, &input[done..]),
+                Phase::Negotiating(_) => self.negotiate(at, connection, &input[done..]),
                 Phase::Open { .. } => self.run_volume_request(at, connection, &input[done..]),
             };
             if consumed == 0 {
@@ -177,21 +155,30 @@ impl EventLoop {
         done
     }
 
-    fn negotiate(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
+    fn negotiate(&mut self, at: usize, connection: &mut Connection, input: &[u8]) -> usize {
         let routes = self.runtime.routing.routes();
         let Protocol::Volume(session) = &mut connection.protocol else { return 0 };
         let Phase::Negotiating(negotiation) = &mut session.phase else { return 0 };
-        let volumes = Volumes(&routes);
+        let volumes = Volumes::new(&routes, session.past.as_ref());
         let (used, step) = negotiation.step(input, &volumes, &mut connection.output.bytes);
         match step {
             Step::More => {}
+            Step::Wait => {
+                let wanted = volumes.wanted.take();
+                let wanted = wanted.expect("what must be waited for is a volume of a past time");
+                self.look_at_past(at, connection, wanted);
+            }
             Step::End => connection.advance(ConnectionState::Closing),
             Step::Chosen(chosen) => {
-                let name = chosen.export.name.into_boxed_str();
+                let export = chosen.export.name;
+                let past = session.past.as_ref().filter(|past| *past.name == *export);
+                let past = past.map(|past| past.time);
+                let name: Box<str> = export.split('@').next().unwrap_or_default().into();
                 match routes.get(&name) {
                     Some(route) => {
                         let keyspace = route.keyspace.id;
-                        session.phase = Phase::Open { name, keyspace, form: chosen.transmission };
+                        let form = chosen.transmission;
+                        session.phase = Phase::Open { name, keyspace, form, past };
                         connection.route_version = u64::MAX;
                         self.refresh_route(connection);
                     }
@@ -209,10 +196,11 @@ impl EventLoop {
         input: &[u8],
     ) -> usize {
         let Protocol::Volume(session) = &mut connection.protocol else { return 0 };
-        let Phase::Open { keyspace, form, .. } = &mut session.phase else { return 0 };
+        let Phase::Open { keyspace, form, past, .. } = &mut session.phase else { return 0 };
+        let past = *past;
         let route = connection.route.clone().filter(|route| route.keyspace.id == *keyspace);
         let volume = route.as_ref().and_then(|route| route.keyspace.options.volume);
-        if let Some(volume) = volume {
+        if let Some(volume) = volume.filter(|_| past.is_none()) {
             form.size = volume.bytes;
         }
         let writer = ReplyWriter::new(form);
@@ -250,7 +238,11 @@ impl EventLoop {
             _ if !may => Some((Errno::Perm, "this user may not do that")),
             (None, None) => Some((Errno::Shutdown, "the volume was deleted")),
             (None, Some((route, volume))) => {
-                if !self.work(connection, &route, volume, &work) {
+                let is_done = match past {
+                    None => self.work(connection, &route, volume, &work),
+                    Some(time) => self.work_past(connection, &route, volume, &work, time),
+                };
+                if !is_done {
                     return 0;
                 }
                 None
