@@ -116,7 +116,7 @@ fn commands_run_while_the_lock_is_held_and_end_before_its_lease_does() {
     let done = lock(&node, &["a", "--", "sh", "-c", "kill -9 $$"]).output().unwrap();
     assert_eq!(done.status.code(), Some(137));
     let done = lock(&node, &["a", "--", "/no/such/program"]).output().unwrap();
-    assert_eq!(done.status.code(), Some(1));
+    assert_eq!(done.status.code(), Some(127));
     assert_eq!(node.client().lock("a").unwrap(), None);
 
     let command = ["a", "--ttl", "3s", "--owner", "first", "--", "sleep", "60"];
