@@ -1,4 +1,5 @@
-//! `carillon certs dev`: an authority of one's own, and certificates that it has signed, to try TLS.
+//! `carillon certs dev`: an authority of one's own, and certificates that it has signed: to try
+//! TLS.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};

@@ -43,8 +43,8 @@ The lease is renewed while the command runs, at other nodes if one does not answ
 renewed, the command is ended before the lease is over: SIGTERM, then SIGKILL.
 
 Exit codes: that of the command; 128 and the number of the signal that ended it; 127 if there is no
-such command, 126 if it cannot be run; 1 if another holds the lock; 6 if the lease was lost. Standard
-error says what 1 and 6 mean, if they are not the command's own.
+such command, 126 if it cannot be run; 1 if another holds the lock; 6 if the lease was lost.
+Standard error says what 1 and 6 mean, if they are not the command's own.
 
 If this process itself is killed by SIGKILL, so is the command, but not what that has started.
 

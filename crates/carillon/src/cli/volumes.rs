@@ -84,7 +84,8 @@ Example:
     /// Read all blocks of a volume as of one time, and count them.
     #[command(after_help = "\
 Fails if anything in the volume's keyspace is no block: a key that is no number of eight bytes, or \
-a value that is not as long as a block. Such a block reads as an error. Takes a snapshot meanwhile.")]
+a value that is not as long as a block. Such a block reads as an error. Takes a snapshot \
+meanwhile.")]
     Check {
         /// Its name.
         name: String,
