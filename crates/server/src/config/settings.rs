@@ -139,8 +139,8 @@ settings! {
     tls_cert_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
     /// File with the certificate's private key, as PEM.
     tls_key_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
-    /// File with certificates of those who sign clients' certificates, as PEM. With it a client
-    /// without such a certificate is refused.
+    /// File with the authorities that sign clients' certificates, as PEM. With it a client without
+    /// such a certificate is refused.
     tls_client_ca_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
     /// Where the other nodes of a cluster connect, or off: a node alone.
     peer: Listen = "off", Address, Address;

@@ -33,7 +33,7 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 pub use stream::TlsStream;
 
 /// Bytes of a file of certificates or a key.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How often the files are looked at.
 pub const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long a handshake may take.
