@@ -17,9 +17,9 @@
 //!
 //! Everything here is a function of a [`Draft`]: what keys have, as far as it was read. If it needs
 //! a key that was not read, it stops with [`Stop::Missing`]; its driver reads the key, in its
-//! transaction, and calls the function again. When it returns, the driver writes
-//! `Draft::end` and commits. If that is a conflict, all begins anew. HTTP, `/v1/txn` and the
-//! Rust client are such drivers.
+//! transaction, and calls the function again. When it returns, the driver writes what
+//! [`Draft::end`] gives and commits. If that is a conflict, all begins anew. HTTP, `/v1/txn` and
+//! the Rust client are such drivers.
 //!
 //! | file | what |
 //! |---|---|
