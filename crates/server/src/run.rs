@@ -50,7 +50,7 @@ pub enum StartError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// Its certificate cannot be used.
-    #[error("{0}. No connection by TLS was taken")]
+    #[error("{0}. The node has not started, and its data is unchanged")]
     Tls(#[from] TlsError),
     /// Its cluster's secret cannot be had.
     #[error(transparent)]

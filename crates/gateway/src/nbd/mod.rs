@@ -60,7 +60,7 @@ pub const ALLOCATION_CONTEXT: u32 = 1;
 /// Its name.
 pub const ALLOCATION: &str = "base:allocation";
 
-/// An error that a client is told of, by the number that the protocol gives it.
+/// An error of a request, with the number that the protocol gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Errno {
