@@ -25,6 +25,7 @@
 //! | [`routing`], [`admin_states`], [`cluster_version`] | what control decided, for readers |
 //! | [`memory`] (`growth`, [`log_retention`]) | how much memory data takes, and its limit |
 //! | [`lease_budget`] | how much of it snapshots may hold |
+//! | [`background_walks`] | looks at all keys, beside everything else |
 //! | [`tracking`] | which clients must hear that a key has changed |
 //! | [`request_rates`], [`disk_pace`] | how often shards are asked, and whether the disk is slow |
 //! | [`drains`] | how fast draining nodes become empty |
@@ -44,6 +45,7 @@
 //! of all connections, which each connection bounds (`event_loop`).
 
 pub mod admin_states;
+pub mod background_walks;
 pub mod checkpoints;
 pub mod clock;
 pub mod cluster_version;
@@ -97,6 +99,7 @@ pub use node::routing::route::View;
 use crate::cluster::MemberInfo;
 use crate::counters::Counters;
 use admin_states::AdminStateCache;
+use background_walks::BackgroundWalks;
 pub use clock::boot_nanos;
 use clock::{NodeClock, wall_millis};
 use cluster_version::ClusterVersionState;
@@ -153,6 +156,8 @@ pub struct NodeRuntime {
     pub memory: Memory,
     /// What snapshots may hold of it.
     pub lease_budget: LeaseBudget,
+    /// Looks at all keys that somebody asked for.
+    pub walks: BackgroundWalks,
     /// How often shards are asked.
     pub request_rates: RequestRates,
     /// Whether the disk is slow.

@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use api::{ApiError, Done, PinnedTime, SafePointHold, SafePointInfo, SnapshotInfo, SnapshotSpec};
 use command::NotDone;
@@ -29,7 +30,7 @@ use super::NodeApi;
 use super::errors::{no_catalogue, refused};
 use super::past::needs_version;
 use super::reads::{fetch, renewed};
-use crate::runtime::{NodeRuntime, requests};
+use crate::runtime::{NodeRuntime, background_walks, requests};
 use node::routing::route::Route;
 
 /// The shard with the catalogue.
@@ -138,19 +139,31 @@ pub(super) fn newest_time(
     AskedLeaders::ask(runtime, routes, Question::Newest, done);
 }
 
-/// How many bytes each pin alone keeps in the replicas here.
-fn pin_costs(route: &Route) -> BTreeMap<Timestamp, u64> {
+/// How many bytes each pin alone keeps in replicas.
+type PinCosts = BTreeMap<Timestamp, u64>;
+
+/// How many bytes each pin alone keeps in the replicas here: a walk over all keys, on a thread of
+/// its own.
+fn pin_costs(runtime: &NodeRuntime, route: &Route) -> Result<PinCosts, ApiError> {
     let mut costs = BTreeMap::new();
     for view in &route.views {
         let mut cursor = Some(ChangesCursor::default());
         // Piece by piece, so that writers need not wait for all of it.
         while let Some(from) = cursor {
+            if runtime.lifecycle.is_stopping() {
+                return Err(ApiError::Stopping);
+            }
+            let began = Instant::now();
             let state = view.read();
             let Some(engine) = state.engine() else { break };
             cursor = engine.pin_costs(&from, COST_KEYS, &mut costs);
+            drop(state);
+            if cursor.is_some() {
+                background_walks::rest(began);
+            }
         }
     }
-    costs
+    Ok(costs)
 }
 
 impl NodeApi {
@@ -300,10 +313,24 @@ impl NodeApi {
 
     pub(super) fn list_safe_points(&self, done: Done<Vec<SafePointInfo>>) {
         let this = self.again();
-        self.held_safe_points(Box::new(move |found| done(found.map(|found| this.held(&found)))));
+        self.held_safe_points(Box::new(move |found| match found {
+            Ok(found) => this.with_costs(found, done),
+            Err(error) => done(Err(error)),
+        }));
     }
 
-    fn held(&self, found: &HeldSafePoints) -> Vec<SafePointInfo> {
+    /// Calls `done` with what holds safe points. What pins cost is looked at beside this thread,
+    /// which brings other answers as well.
+    fn with_costs(&self, found: HeldSafePoints, done: Done<Vec<SafePointInfo>>) {
+        if !found.leases.iter().any(|lease| lease.kind == LeaseKind::Pin) {
+            return done(self.held(&found));
+        }
+        let this = self.again();
+        self.runtime.walks.add(Box::new(move |may| done(may.and_then(|()| this.held(&found)))));
+    }
+
+    /// What holds safe points. If there are pins it looks at all keys.
+    fn held(&self, found: &HeldSafePoints) -> Result<Vec<SafePointInfo>, ApiError> {
         let points: BTreeMap<_, _> = found.safe_points.iter().copied().collect();
         let routes = self.runtime.routing.routes();
         let held = |route: &Arc<Route>| {
@@ -324,9 +351,12 @@ impl NodeApi {
             });
             let [old_bytes, freed_bytes, pinned_bytes] =
                 bytes.fold([0; 3], |sum, more| std::array::from_fn(|at| sum[at] + more[at]));
-            let costs = pin_costs(route);
-            let pins =
-                of_it().filter(|lease| lease.kind == LeaseKind::Pin && lease.at < safe_point);
+            let is_pin = |lease: &&Lease| lease.kind == LeaseKind::Pin && lease.at < safe_point;
+            let costs = match of_it().any(|lease| is_pin(&lease)) {
+                true => pin_costs(&self.runtime, route)?,
+                false => PinCosts::new(),
+            };
+            let pins = of_it().filter(is_pin);
             let pinned = pins.map(|lease| PinnedTime {
                 snapshot: lease.id,
                 at_ms: lease.at.millis(),
@@ -334,7 +364,7 @@ impl NodeApi {
             });
             let mut pinned: Vec<PinnedTime> = pinned.collect();
             pinned.sort_by_key(|one| (one.at_ms, one.snapshot));
-            SafePointInfo {
+            Ok(SafePointInfo {
                 keyspace: keyspace.name.to_string(),
                 safe_point: safe_point.0.to_string(),
                 safe_point_ms: safe_point.millis(),
@@ -349,7 +379,7 @@ impl NodeApi {
                 held_bytes: lease.map_or(0, |_| freed_bytes),
                 pinned_bytes,
                 pinned,
-            }
+            })
         };
         routes.iter().map(held).collect()
     }
@@ -376,10 +406,15 @@ impl NodeApi {
                 let raise = SafePointRequest { keyspace, to, is_pressed: true };
                 this.runtime.submit(SYSTEM, Input::RaiseKeyspace(raise));
             }
-            let named: BTreeSet<&str> = routes.iter().map(|r| &*r.keyspace.name).collect();
-            let mut held = this.held(&found);
-            held.retain(|one| named.contains(&*one.keyspace));
-            done(Ok(held));
+            let names: BTreeSet<String> =
+                routes.iter().map(|route| route.keyspace.name.to_string()).collect();
+            let only_named = move |held: Result<Vec<SafePointInfo>, ApiError>| {
+                done(held.map(|mut held| {
+                    held.retain(|one| names.contains(&one.keyspace));
+                    held
+                }));
+            };
+            this.with_costs(found, Box::new(only_named));
         }));
     }
 }

@@ -19,6 +19,7 @@ use super::replay::Replay;
 use crate::cluster::MembershipDriver;
 use crate::config::Config;
 use crate::runtime::admin_states::AdminStateCache;
+use crate::runtime::background_walks::BackgroundWalks;
 use crate::runtime::clock::{NodeClock, boot_nanos};
 use crate::runtime::cluster_version::{self, ClusterVersionState};
 use crate::runtime::control_plane::ControlPlane;
@@ -91,6 +92,7 @@ pub(super) fn build(
         version: ClusterVersionState::new(config),
         memory: Memory::new(config.memory_bytes_max()),
         lease_budget: LeaseBudget::new(config.snapshot_bytes_max()),
+        walks: BackgroundWalks::default(),
         events,
         request_rates: RequestRates::new(config.split_rate, seed),
         disk_pace: DiskPace::default(),
