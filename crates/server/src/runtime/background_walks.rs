@@ -1,8 +1,8 @@
 //! Looks at all keys that somebody asked for, on a thread of their own.
 //!
-//! What each snapshot alone keeps (`carillon gc --why`) is known only after a look at every key that
-//! has old versions. The thread that brings the question's answer serves other clients or other
-//! nodes, so it does not do that.
+//! What each snapshot alone keeps (`carillon gc --why`) is known only after a look at every key
+//! that has old versions. The thread that brings the question's answer serves other clients or
+//! other nodes, so it does not do that.
 //!
 //! ```text
 //!   a question ──► queue ──► one thread, that ends when nothing waits ──► its answer
