@@ -226,9 +226,22 @@ def read_descriptor(reader):
     return found
 
 
+def writer_of(reader):
+    """Section 5.4: epoch and session."""
+    return reader.number("Q"), reader.number("Q")
+
+
+def joined(one, other):
+    """Section 5.4: the fence of two shards that become one."""
+    earlier, later = sorted([one, other])
+    refused = earlier[2] if earlier[1] == later[1] else earlier[0]
+    return (*later[:2], max(later[2], refused))
+
+
 def read_options(reader):
     options = [reader.number("B"), reader.number("B"), reader.varint(), reader.number("B")]
     volume = [reader.varint(), reader.varint()] if options[1] & 64 else None
+    check(volume or not options[1] & 32, "who may write to a keyspace that is no volume")
     return [options[0], options[1] & 3, options[2], options[3], volume]
 
 
@@ -426,6 +439,7 @@ class Shard:
         self.catalogue = Catalogue()
         self.halves = {}
         self.merging = None
+        self.fence = (0, 0, 0)
         self.times, self.stamp = {}, 0
         self.locks, self.records, self.marks, self.floors = {}, {}, set(), {}
 
@@ -445,6 +459,10 @@ class Shard:
         if tag == 4:
             pins = [reader.number("Q") for _ in range(reader.varint())]
             check(pins and pins == sorted(set(pins)), "pins")
+            tag = reader.number("B") if reader.at < len(meta) else 0
+        if tag == 5:
+            shard.fence = tuple(reader.number("Q") for _ in range(3))
+            check(shard.fence[0] > shard.fence[2], "a fence above its floor")
             tag = reader.number("B") if reader.at < len(meta) else 0
         if tag:
             check(tag in (1, 2, 3), "state of a merge")
@@ -591,7 +609,7 @@ class Shard:
         if generation != self.descriptor["generation"] or not fits or self.merging:
             return
         right = object.__new__(Shard)
-        right.merging = None
+        right.merging, right.fence = None, self.fence
         right.placement, right.index, right.last = self.placement, 1, self.last
         right.sessions, right.catalogue, right.halves = {}, Catalogue(), {}
         self.descriptor["generation"] = generation + 1
@@ -641,6 +659,7 @@ class Shard:
             self.marks |= right.marks
             self.floors |= {by: max(time, self.floors.get(by, 0)) for by, time in right.floors.items()}
             self.halves.update(right.halves)
+            self.fence = joined(self.fence, right.fence)
             self.merging = None
             return first
         elif step == 3 and first == ours and state == 1:
@@ -697,11 +716,37 @@ class Shard:
             self.values.pop(reader.counted(), None)
         elif op == 17:
             self.transaction(reader, now)
+        elif op == 19:
+            self.block(reader, now)
+        elif op == 20:
+            self.raise_fence(reader)
         else:
             flags = reader.number("B") if op in (4, 9) else None
             key = reader.counted()
             value, expiry = self.get(key, now)
             self.change(op, flags, reader, key, value, expiry, now)
+
+    def block(self, reader, now):
+        """Section 5.4, op 19."""
+        epoch, session, key, value = *writer_of(reader), reader.counted(), reader.counted()
+        if self.owns(key) and session == self.fence[1] and epoch > self.fence[2]:
+            if value:
+                self.put(key, value, 0, now)
+            else:
+                self.values.pop(key, None)
+
+    def raise_fence(self, reader):
+        """Section 5.4, op 20."""
+        epoch, session = writer_of(reader)
+        first, end = reader.place(), reader.place()
+        check(first != SLOTS and end != 0, "ends of a fence")
+        before, its, floor = self.fence
+        if not self.begins(first):
+            return
+        if session == its and epoch > floor:
+            self.fence = (max(epoch, before), session, floor)
+        elif session != its and epoch > before:
+            self.fence = (epoch, session, before)
 
     def transaction(self, reader, now):
         """Section 5.4, op 17."""

@@ -18,9 +18,10 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE))
 
 import reader  # noqa: E402
+from disk import EPERM, Disk  # noqa: E402
 from harness import resp  # noqa: E402
 from harness.report import Report  # noqa: E402
-from harness.server import COMMANDS, Server  # noqa: E402
+from harness.server import COMMANDS, Server, free_ports  # noqa: E402
 
 SEED = 1
 ROUNDS = 4
@@ -28,6 +29,8 @@ ROUNDS = 4
 BESIDE = random.Random(7)
 COMMANDS_PER_ROUND = 6000
 LIBRARIES = random.Random(9)
+BLOCKS = random.Random(11)
+BLOCK, VOLUME_BLOCKS = 4096, 200
 SMALL = " --segment-bytes 1MiB --checkpoint-log-bytes 1MiB --durability memory --value-bytes-max 1500"
 
 
@@ -117,7 +120,23 @@ def change_libraries(connection):
             dumps.append(connection.call("FUNCTION", "DUMP"))
 
 
-def one_round(node, rng, merges):
+def write_blocks(port, named, refused):
+    """One session writes blocks, then another; the first, which goes on, is refused."""
+    sessions = [Disk(port, "disk@session=a" if named else "disk"), Disk(port, "disk@session=b")]
+    for disk in sessions:
+        for _ in range(60):
+            block, count = BLOCKS.randrange(VOLUME_BLOCKS), BLOCKS.randrange(1, 4)
+            at = min(block, VOLUME_BLOCKS - count) * BLOCK
+            if BLOCKS.randrange(4):
+                assert disk.write(at, BLOCKS.randbytes(count * BLOCK)) == 0
+            else:
+                assert disk.trim(at, count * BLOCK) == 0
+    refused.append(sessions[0].write(0, b"x" * BLOCK))
+    for disk in sessions:
+        disk.close()
+
+
+def one_round(node, rng, merges, port, refused):
     """Commands, a kill, and the two accounts of what is there. Returns checkpoints in use."""
     connection = node.connect()
     # Two shards are cut while others are written to: one of the first, one of the others.
@@ -132,20 +151,24 @@ def one_round(node, rng, merges):
     body = rng.choice([{}, {"at": f"{{t{rng.randrange(40)}}}"}])
     status, said = node.request("POST", f"/v1/shards/{shard}/split", body)
     assert status in (202, 409), said
-    # The file of linear hashing grows or shrinks: of all buckets one has its turn.
-    status, listed = node.request("GET", "/v1/shards?keyspace=file")
-    assert status == 200, listed
-    buckets = [shard["id"] for shard in json.loads(listed)["shards"]]
+    # The files of linear hashing grow or shrink: of all buckets one has its turn.
+    buckets = []
+    for name in ("file", "disk"):
+        status, listed = node.request("GET", f"/v1/shards?keyspace={name}")
+        assert status == 200, listed
+        buckets.append([shard["id"] for shard in json.loads(listed)["shards"]])
     for what in ("split", "split", "merge")[: rng.randrange(1, 4)]:
-        asked = [node.request("POST", f"/v1/shards/{id}/{what}", {})[0] for id in buckets]
-        # One may be gone meanwhile: a file with few keys shrinks by itself.
-        assert set(asked) <= {202, 404, 409}, asked
+        for each in buckets:
+            asked = [node.request("POST", f"/v1/shards/{id}/{what}", {})[0] for id in each]
+            # One may be gone meanwhile: a file with few keys shrinks by itself.
+            assert set(asked) <= {202, 404, 409}, asked
         time.sleep(0.7)
     # … and some take in those behind them.
     for shard in (*rng.sample(range(1, 17), 2), rng.choice(shards)):
         status, said = node.request("POST", f"/v1/shards/{shard}/merge", {})
         assert status in (202, 404, 409), said
         merges.append(status)
+    write_blocks(port, rng.randrange(2) == 0, refused)
     for name in ("0", "1", "ranges", "file"):
         connection.call("SELECT", name)
         batch = [command(rng) for _ in range(COMMANDS_PER_ROUND // 4)]
@@ -154,6 +177,7 @@ def one_round(node, rng, merges):
         batch = [each for one in batch for each in transaction(one)]
         for start in range(0, len(batch), 500):
             connection.pipeline(batch[start : start + 500])
+    write_blocks(port, True, refused)
     change_libraries(connection)
     time.sleep(0.5)
     connection.call("SET", "after-the-checkpoint", "1")
@@ -198,17 +222,30 @@ def compare_libraries(node, libraries):
 def main():
     report = Report("format")
     rng = random.Random(SEED)
-    with Server(COMMANDS["carillon"] + SMALL) as node:
+    (port,) = free_ports(1)
+    with Server(COMMANDS["carillon"] + SMALL + f" --nbd 127.0.0.1:{port}") as node:
         body = {"name": "ranges", "placement": "ordered"}
         assert node.request("POST", "/v1/keyspaces", body)[0] // 100 == 2
         body = {"name": "file", "placement": "linear-hash"}
         assert node.request("POST", "/v1/keyspaces", body)[0] // 100 == 2
-        seen, merges = [], []
+        volume = {"bytes": VOLUME_BLOCKS * BLOCK, "block_bytes": BLOCK}
+        body = {"name": "disk", "placement": "linear-hash", "durability": "sync", "volume": volume}
+        assert node.request("POST", "/v1/keyspaces", body)[0] // 100 == 2
+        seen, merges, refused = [], [], []
+
+        def go():
+            seen.append(one_round(node, rng, merges, port, refused))
+
         for number in range(ROUNDS):
-            report.run(f"round {number}", lambda: seen.append(one_round(node, rng, merges)))
+            report.run(f"round {number}", go)
         report.run("checkpoints were read", lambda: check_seen(seen))
+        report.run("writers were fenced off", lambda: check_fenced(refused))
         report.run("shards were merged", lambda: check_merged(node, merges))
     report.finish()
+
+
+def check_fenced(refused):
+    assert refused and set(refused) == {EPERM}, refused
 
 
 def check_merged(node, merges):

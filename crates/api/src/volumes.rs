@@ -14,6 +14,10 @@ pub struct VolumeSpec {
     /// whole; it cannot be changed later.
     #[serde(default = "block_bytes")]
     pub block_bytes: u32,
+    /// Whether several clients may write to it at the same time. Else one session of writers may,
+    /// and one that comes later takes the volume from it. It cannot be changed later.
+    #[serde(default)]
+    pub shared: bool,
 }
 
 fn block_bytes() -> u32 {
@@ -21,13 +25,13 @@ fn block_bytes() -> u32 {
 }
 
 impl From<VolumeSpec> for VolumeOptions {
-    fn from(VolumeSpec { bytes, block_bytes }: VolumeSpec) -> Self {
-        Self { bytes, block_bytes }
+    fn from(VolumeSpec { bytes, block_bytes, shared }: VolumeSpec) -> Self {
+        Self { bytes, block_bytes, is_shared: shared }
     }
 }
 
 impl From<VolumeOptions> for VolumeSpec {
-    fn from(VolumeOptions { bytes, block_bytes }: VolumeOptions) -> Self {
-        Self { bytes, block_bytes }
+    fn from(VolumeOptions { bytes, block_bytes, is_shared }: VolumeOptions) -> Self {
+        Self { bytes, block_bytes, shared: is_shared }
     }
 }

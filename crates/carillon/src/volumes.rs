@@ -13,7 +13,7 @@ use crate::output::{self, table, with_node};
 /// Does one of them.
 pub fn run(command: &VolumeCommand) -> Exit {
     match command {
-        VolumeCommand::Create { name, size, block, replicas, retention, node } => {
+        VolumeCommand::Create { name, size, block, replicas, retention, shared, node } => {
             let Ok(block_bytes) = u32::try_from(*block) else {
                 output::complain("a block has 4 KiB to 64 KiB; nothing was done");
                 return Exit::Refused;
@@ -25,7 +25,7 @@ pub fn run(command: &VolumeCommand) -> Exit {
                 retention_ms: *retention,
                 replicas: *replicas,
                 skip_equal_writes: None,
-                volume: Some(VolumeSpec { bytes: *size, block_bytes }),
+                volume: Some(VolumeSpec { bytes: *size, block_bytes, shared: *shared }),
             };
             with_node(node, |client| {
                 let info = client.keyspace_create(&spec)?;
@@ -118,12 +118,13 @@ fn rows(all: &[KeyspaceInfo]) -> Vec<Value> {
 }
 
 fn row(info: &KeyspaceInfo) -> Value {
-    let volume = info.volume.unwrap_or(VolumeSpec { bytes: 0, block_bytes: 0 });
+    let volume = info.volume.unwrap_or(VolumeSpec { bytes: 0, block_bytes: 0, shared: false });
     json!({
         "name": info.name,
         "bytes": volume.bytes,
         "block_bytes": volume.block_bytes,
         "written_bytes": info.keys * u64::from(volume.block_bytes),
+        "shared": volume.shared,
         "replicas": info.replicas,
         "retention_ms": info.retention_ms,
         "shards": info.shards,

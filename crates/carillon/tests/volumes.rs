@@ -2,119 +2,17 @@
 //! are those of the protocol, and what was answered survives kills of all nodes.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use harness::cluster::Cluster;
+use harness::nbd::{Disk, FLUSH, INVALID, NO_SPACE, PERM, TRIM, WRITE_ZEROES};
 use harness::node::{Node, TEST_TIMEOUT};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
 const BLOCK: usize = 4096;
 const SIZE: usize = 256 * BLOCK;
-
-// Errors of the protocol.
-const PERM: u32 = 1;
-const INVALID: u32 = 22;
-const NO_SPACE: u32 = 28;
-/// None of the protocol: nobody listens.
-const NOBODY: u32 = u32::MAX;
-
-/// A client of one export, by simple replies.
-struct Disk {
-    stream: TcpStream,
-    size: u64,
-    cookie: u64,
-}
-
-impl Disk {
-    /// Connects and chooses an export; or the number of the error.
-    fn open(address: SocketAddr, export: &str) -> Result<Self, u32> {
-        Self::choose(address, export).map_err(|(error, _)| error)
-    }
-
-    /// The same; with the error comes its text.
-    fn choose(address: SocketAddr, export: &str) -> Result<Self, (u32, String)> {
-        let stream = TcpStream::connect(address);
-        let mut stream = stream.map_err(|why| (NOBODY, why.to_string()))?;
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time can be set");
-        let mut greeting = [0; 18];
-        stream.read_exact(&mut greeting).expect("a greeting");
-        assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
-        let mut asked = 3_u32.to_be_bytes().to_vec();
-        asked.extend_from_slice(b"IHAVEOPT");
-        asked.extend_from_slice(&7_u32.to_be_bytes());
-        asked.extend_from_slice(&(export.len() as u32 + 6).to_be_bytes());
-        asked.extend_from_slice(&(export.len() as u32).to_be_bytes());
-        asked.extend_from_slice(export.as_bytes());
-        asked.extend_from_slice(&0_u16.to_be_bytes());
-        stream.write_all(&asked).expect("the server reads");
-        let mut size = 0;
-        loop {
-            let mut head = [0; 20];
-            stream.read_exact(&mut head).expect("a reply to the option");
-            let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
-            let (kind, length) = (number(12), number(16));
-            let mut data = vec![0; length as usize];
-            stream.read_exact(&mut data).expect("the reply's data");
-            match kind {
-                1 => return Ok(Self { stream, size, cookie: 0 }),
-                3 if data[..2] == [0, 0] => {
-                    size = u64::from_be_bytes(data[2..10].try_into().unwrap());
-                }
-                3 => {}
-                error => return Err((error, String::from_utf8_lossy(&data).into_owned())),
-            }
-        }
-    }
-
-    fn ask(&mut self, kind: u16, offset: u64, length: u32, bytes: &[u8]) {
-        self.cookie += 1;
-        let mut asked = 0x2560_9513_u32.to_be_bytes().to_vec();
-        asked.extend_from_slice(&[0, 0]);
-        asked.extend_from_slice(&kind.to_be_bytes());
-        asked.extend_from_slice(&self.cookie.to_be_bytes());
-        asked.extend_from_slice(&offset.to_be_bytes());
-        asked.extend_from_slice(&length.to_be_bytes());
-        asked.extend_from_slice(bytes);
-        self.stream.write_all(&asked).expect("the server reads");
-    }
-
-    /// The error of the next reply, and its cookie.
-    fn reply(&mut self) -> (u32, u64) {
-        let mut head = [0; 16];
-        self.stream.read_exact(&mut head).expect("a reply");
-        assert_eq!(head[..4], 0x6744_6698_u32.to_be_bytes());
-        let error = u32::from_be_bytes(head[4..8].try_into().unwrap());
-        (error, u64::from_be_bytes(head[8..].try_into().unwrap()))
-    }
-
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> u32 {
-        self.ask(1, offset, bytes.len() as u32, bytes);
-        self.reply().0
-    }
-
-    fn read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, u32> {
-        self.ask(0, offset, length as u32, &[]);
-        match self.reply().0 {
-            0 => {
-                let mut bytes = vec![0; length];
-                self.stream.read_exact(&mut bytes).expect("the bytes");
-                Ok(bytes)
-            }
-            error => Err(error),
-        }
-    }
-
-    fn act(&mut self, kind: u16, offset: u64, length: u32) -> u32 {
-        self.ask(kind, offset, length, &[]);
-        self.reply().0
-    }
-}
-
-const FLUSH: u16 = 3;
-const TRIM: u16 = 4;
-const WRITE_ZEROES: u16 = 6;
 
 fn pattern(seed: usize, blocks: usize) -> Vec<u8> {
     (0..blocks * BLOCK).map(|at| ((at / 7) * 31 + seed * 17 + at) as u8 | 1).collect()
@@ -138,8 +36,8 @@ fn prepared(name: &str) -> Cluster {
 #[test]
 fn any_node_serves_a_volume_and_refuses_what_makes_no_sense() {
     let cluster = prepared("volumes");
-    let mut first = Disk::open(cluster.nodes[0].nbd, "disk").unwrap();
-    let mut other = Disk::open(cluster.nodes[1].nbd, "disk").unwrap();
+    let mut first = Disk::open(cluster.nodes[0].nbd, "disk@session=a").unwrap();
+    let mut other = Disk::open(cluster.nodes[1].nbd, "disk@session=a").unwrap();
     assert_eq!(first.size, SIZE as u64);
     assert_eq!(other.read(0, SIZE).unwrap(), vec![0; SIZE], "a new volume is zeroes");
     let bytes = pattern(1, 5);

@@ -20,7 +20,8 @@
 //! (`strings`).
 //!
 //! # What it does not know
-//! Arcs, generations, locks, duplicates: the replica that applies an entry checks these before.
+//! Arcs, generations, locks, fences, duplicates: the replica that applies an entry checks these
+//! before.
 //! Memory limits: only a leader checks them, before it proposes.
 //!
 //! # Caveats
@@ -111,6 +112,8 @@ pub fn apply_observed(
             changes.flushed(from.as_ref(), end, at);
             Reply::Ok
         }
+        // It is the shard's, not the engine's ([`crate::Fence::apply`]).
+        Write::Fence { .. } => Reply::Ok,
         _ => apply_one(&mut ObservedValues { values: engine, changes }, write, first, at),
     }
 }
@@ -118,7 +121,7 @@ pub fn apply_observed(
 /// As [`apply_hashed`], of commands that can be a transaction's.
 ///
 /// # Panics
-/// On a flush and on a transaction, and as [`apply`].
+/// On a flush, a fence and a transaction, and as [`apply`].
 #[inline]
 pub(super) fn apply_one(
     values: &mut impl Values,
@@ -139,13 +142,17 @@ pub(super) fn apply_one(
         | Write::IncrementFloat { .. }
         | Write::SetAllIfAbsent { .. } => strings::apply(&mut judge, write, first),
         // Of keys, whatever they hold.
-        Write::Delete { .. } => Ok(judge.delete(first)),
+        Write::Delete { .. } | Write::Block { value: [], .. } => Ok(judge.delete(first)),
+        Write::Block { value, .. } => {
+            judge.put(first, &[value], 0);
+            Ok(Reply::Ok)
+        }
         Write::Expire { at, when, .. } => Ok(judge.expire(first, *at, *when)),
         Write::Persist { .. } => Ok(judge.persist(first)),
         Write::Rename { to, if_absent, .. } => judge.rename(first, &hasher.key(to), *if_absent),
         Write::Copy { to, replace, .. } => Ok(judge.copy(first, &hasher.key(to), *replace)),
-        Write::Transaction(_) | Write::Flush { .. } => {
-            unreachable!("neither is a step of a transaction")
+        Write::Transaction(_) | Write::Flush { .. } | Write::Fence { .. } => {
+            unreachable!("none is a step of a transaction")
         }
     };
     result.unwrap_or_else(Reply::Refused)

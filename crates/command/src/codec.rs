@@ -26,6 +26,8 @@
 //! | 16 | flush | from: a cut, but slot 16384 · end: a cut, but slot 0. From cluster version 2 on |
 //! | 17 | transaction | what [`transaction`] says. From cluster version 2 on |
 //! | 18 | append, up to a limit | key `bytes`, value `bytes`, longest result `varint`, below 512 MiB. From cluster version 2 on |
+//! | 19 | block of a volume | writer, key `bytes`, value `bytes`, empty: zeroes. From cluster version 2 on |
+//! | 20 | fence | writer · from and end: as of op 16. From cluster version 2 on |
 //!
 //! | flags of | bits (others are 0) |
 //! |---|---|
@@ -34,6 +36,8 @@
 //! | expire | 0 NX · 1 XX · 2 GT · 3 LT |
 //! | rename | 0 only if absent |
 //! | copy | 0 replace |
+//!
+//! A writer is epoch u64, session u64 ([`crate::Writer`]).
 //!
 //! Example: `SET ab xyz` is `01 00 02 03 61 62 78 79 7a`.
 //!
@@ -46,7 +50,7 @@
 use keyspace::codec::{Reader, VARINT_BYTES_MAX, put_bytes, put_varint, write_varint};
 use keyspace::{Cut, DecodeError, SLOTS, Slot};
 
-use super::{ExpireIf, Expiry, Read, SetIf, SetReply, Transaction, Write, transaction};
+use super::{ExpireIf, Expiry, Read, SetIf, SetReply, Transaction, Write, Writer, transaction};
 use crate::limits::VALUE_BYTES_MAX;
 
 const SET: u8 = 1;
@@ -67,6 +71,8 @@ const FLUSH_TO: u8 = 15;
 const FLUSH_WITHIN: u8 = 16;
 pub(super) const TRANSACTION: u8 = 17;
 const APPEND_WITHIN: u8 = 18;
+pub(super) const BLOCK: u8 = 19;
+pub(super) const FENCE: u8 = 20;
 
 /// Op, flags, two lengths and an expiry: what stands before the key of a `SET`, at most.
 const SET_HEADER_BYTES_MAX: usize = 2 + 2 * VARINT_BYTES_MAX + 8;
@@ -152,6 +158,19 @@ fn encode_rare(write: &Write<'_>, out: &mut Vec<u8>) {
         }
         Write::Flush { from: Some(from), end } => {
             out.push(FLUSH_WITHIN);
+            from.encode(out);
+            end.encode(out);
+        }
+        Write::Block { writer, key, value } => {
+            out.push(BLOCK);
+            writer.encode(out);
+            out.reserve(key.len() + value.len() + 2 * VARINT_BYTES_MAX);
+            put_bytes(key, out);
+            put_bytes(value, out);
+        }
+        Write::Fence { writer, from, end } => {
+            out.push(FENCE);
+            writer.encode(out);
             from.encode(out);
             end.encode(out);
         }
@@ -257,6 +276,16 @@ fn decode_rare<'a>(op: u8, reader: &mut Reader<'a>) -> Result<Write<'a>, DecodeE
         FLUSH_WITHIN => Write::Flush {
             from: Some(read_cut_but(SLOTS, "beginning of a flush", reader)?),
             end: read_cut_but(0, "end of a flush", reader)?,
+        },
+        BLOCK => Write::Block {
+            writer: Writer::decode(reader)?,
+            key: reader.bytes()?,
+            value: reader.bytes()?,
+        },
+        FENCE => Write::Fence {
+            writer: Writer::decode(reader)?,
+            from: read_cut_but(SLOTS, "beginning of a fence", reader)?,
+            end: read_cut_but(0, "end of a fence", reader)?,
         },
         TRANSACTION => Write::Transaction(Box::new(Transaction::decode(reader)?)),
         found => return Err(DecodeError::Tag { what: "command", found }),
@@ -381,6 +410,15 @@ mod tests {
         assert_eq!(flush(Some(Cut::Slot(7)), Cut::Slot(300)), b"\x10\x07\xac\x02");
         let fig = Cut::Key((*b"fig").into());
         assert_eq!(flush(Some(fig), Cut::Slot(SLOTS)), b"\x10\x81\x80\x01\x03fig\x80\x80\x01");
+        let writer = Writer { epoch: 0x102, session: 7 };
+        assert_eq!(
+            encoded(&Write::Block { writer, key: b"k", value: b"xy" }),
+            b"\x13\x02\x01\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01k\x02xy"
+        );
+        assert_eq!(
+            encoded(&Write::Fence { writer, from: Cut::Slot(7), end: Cut::Slot(300) }),
+            b"\x14\x02\x01\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x07\xac\x02"
+        );
     }
 
     #[test]
@@ -391,7 +429,12 @@ mod tests {
             (b"\x0f\x00", DecodeError::Field { what: "end of a flush" }),
             (b"\x10\x80\x80\x01\x07", DecodeError::Field { what: "beginning of a flush" }),
             (b"\x10\x07\x00", DecodeError::Field { what: "end of a flush" }),
-            (b"\x13", DecodeError::Tag { what: "command", found: 19 }),
+            (b"\x15", DecodeError::Tag { what: "command", found: 21 }),
+            (
+                b"\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x07\x00",
+                DecodeError::Field { what: "end of a fence" },
+            ),
+            (b"\x11\x00\x01\x13", DecodeError::Tag { what: "step of a transaction", found: 19 }),
             (
                 b"\x12\x01k\x00\x80\x80\x80\x80\x02",
                 DecodeError::Field { what: "longest result of an append" },
@@ -402,7 +445,7 @@ mod tests {
             ),
             (b"\x11\x00\x01\x0e", DecodeError::Tag { what: "step of a transaction", found: 14 }),
             (b"\x11\x00\x01\x11", DecodeError::Tag { what: "step of a transaction", found: 17 }),
-            (b"\x11\x00\x01\x13", DecodeError::Tag { what: "command", found: 19 }),
+            (b"\x11\x00\x01\x15", DecodeError::Tag { what: "command", found: 21 }),
             (b"\x11\x00\x01\x4a", DecodeError::Tag { what: "read of a transaction", found: 74 }),
             (b"\x11\x00\x01\x41\x05\x01k", DecodeError::Short),
             (b"\x01\x03\x00\x00", bad_flags(3)),

@@ -36,11 +36,35 @@ impl Write<'_> {
         Write::Flush { from: version.allows(Feature::Merges).then_some(from), end }
     }
 
+    /// Whether it is a piece of what is for all shards: it names no key, but where it begins.
+    pub fn is_piece(&self) -> bool {
+        matches!(self, Write::Flush { .. } | Write::Fence { .. })
+    }
+
+    /// Where it begins, of a piece that states it.
+    pub fn beginning(&self) -> Option<&Cut> {
+        match self {
+            Write::Flush { from, .. } => from.as_ref(),
+            Write::Fence { from, .. } => Some(from),
+            _ => None,
+        }
+    }
+
+    /// What is left of a piece that states its beginning, if a shard has answered that another one
+    /// has the keys from `rest` on.
+    pub fn remaining(mut self, rest: &Cut, keyspace: KeyspaceId) -> Self {
+        if let Write::Flush { from: Some(from), .. } | Write::Fence { from, .. } = &mut self {
+            *from = remaining_of(from.clone(), rest, keyspace);
+        }
+        self
+    }
+
     /// The version that a cluster must have before this may be in a log.
     pub fn since(&self) -> ClusterVersion {
         match self {
             Write::Flush { from: Some(_), .. } => Feature::Merges.since(),
             Write::Transaction(_) => Feature::Transactions.since(),
+            Write::Block { .. } | Write::Fence { .. } => Feature::VolumeWriters.since(),
             _ => ClusterVersion::FIRST,
         }
     }

@@ -3,7 +3,7 @@
 use super::{SetReply, Write};
 
 impl<'a> Write<'a> {
-    /// Shows every key, in the order of the command. A flush names none.
+    /// Shows every key, in the order of the command. A flush or fence names none.
     #[inline]
     pub fn each_key(&self, show: &mut impl FnMut(&'a [u8])) {
         match self {
@@ -12,13 +12,13 @@ impl<'a> Write<'a> {
                 show(from);
                 show(to);
             }
-            Write::Flush { .. } => {}
+            Write::Flush { .. } | Write::Fence { .. } => {}
             Write::Transaction(transaction) => transaction.each_key(show),
             of_one_key => show(of_one_key.first_key()),
         }
     }
 
-    /// The first key; empty for a flush, which names none.
+    /// The first key; empty for a flush or fence, which names none.
     #[inline]
     pub fn first_key(&self) -> &'a [u8] {
         match self {
@@ -32,10 +32,11 @@ impl<'a> Write<'a> {
             | Write::IncrementFloat { key, .. }
             | Write::Expire { key, .. }
             | Write::Persist { key }
+            | Write::Block { key, .. }
             | Write::Rename { from: key, .. }
             | Write::Copy { from: key, .. } => key,
             Write::SetAllIfAbsent { pairs } => pairs.first().map_or(&[], |(key, _)| key),
-            Write::Flush { .. } => &[],
+            Write::Flush { .. } | Write::Fence { .. } => &[],
             Write::Transaction(_) => self.nth_key(0),
         }
     }
@@ -53,7 +54,7 @@ impl<'a> Write<'a> {
         found
     }
 
-    /// The last key; empty for a flush, which names none.
+    /// The last key; empty for a flush or fence, which names none.
     pub fn last_key(&self) -> &'a [u8] {
         match self {
             Write::Rename { to, .. } | Write::Copy { to, .. } => to,
@@ -88,6 +89,7 @@ impl<'a> Write<'a> {
         match self {
             Write::Set { key, value, .. }
             | Write::Append { key, value, .. }
+            | Write::Block { key, value, .. }
             | Write::SetRange { key, value, .. } => key.len() + value.len(),
             other => other.bytes_of_many(),
         }
@@ -112,7 +114,9 @@ impl<'a> Write<'a> {
     #[inline]
     pub fn growth_bytes_max(&self) -> u64 {
         match self {
-            Write::Set { value, .. } | Write::Append { value, .. } => value.len() as u64,
+            Write::Set { value, .. } | Write::Append { value, .. } | Write::Block { value, .. } => {
+                value.len() as u64
+            }
             // Nothing, wherever it is put, stretches nothing.
             Write::SetRange { value: [], .. } => 0,
             Write::SetRange { offset, value, .. } => offset.saturating_add(value.len() as u64),
@@ -138,13 +142,15 @@ impl<'a> Write<'a> {
             | Write::SetAllIfAbsent { .. }
             | Write::Copy { .. } => true,
             Write::Transaction(transaction) => transaction.writes().any(Write::may_grow),
+            Write::Block { value, .. } => !value.is_empty(),
             Write::Delete { .. }
             | Write::GetDelete { .. }
             | Write::GetExpire { .. }
             | Write::Expire { .. }
             | Write::Persist { .. }
             | Write::Rename { .. }
-            | Write::Flush { .. } => false,
+            | Write::Flush { .. }
+            | Write::Fence { .. } => false,
         }
     }
 }

@@ -24,6 +24,7 @@
 pub mod apply;
 pub mod changes;
 pub mod codec;
+pub mod fence;
 pub mod float;
 pub mod flush;
 pub mod glob;
@@ -52,6 +53,7 @@ use crate::limits::VALUE_BYTES_MAX;
 
 pub use apply::{Values, apply, apply_hashed, apply_observed, write_tombstone};
 pub use changes::{Changes, ObservedValues};
+pub use fence::{Claim, ClaimStep, Epochs, Fence, Writer};
 pub use not_done::NotDone;
 pub use range::{Pair, RangeQuery};
 pub use read::{View, answer};
@@ -220,6 +222,26 @@ pub enum Write<'a> {
         from: Option<Cut>,
         /// The first slot or key behind it; slot 0, if there is no first one: whatever the shard
         /// has.
+        end: Cut,
+    },
+    /// A block of a volume, of a writer: as SET, or as DEL if the value is empty, which stands for
+    /// zeroes. [`Reply::Fenced`] if the shard obeys another session (SAFETY G28).
+    Block {
+        /// Who writes.
+        writer: Writer,
+        /// The block's key.
+        key: &'a [u8],
+        /// Its bytes; empty: the block is to be zeroes.
+        value: &'a [u8],
+    },
+    /// A piece of a fence, for the shards of this stretch of a volume: they obey this writer from
+    /// now on. OK; [`Reply::Fenced`], if they obey a later one; or [`Reply::Moved`], as of a flush.
+    Fence {
+        /// Who is going to write.
+        writer: Writer,
+        /// The first key of the stretch.
+        from: Cut,
+        /// What is behind it.
         end: Cut,
     },
 }

@@ -28,6 +28,8 @@ pub enum Refusal {
     TooMuch,
     /// The value is of another type than the command's. No value is, as long as all are strings.
     WrongType,
+    /// Another session writes to the volume.
+    Fenced,
 }
 
 /// An answer, owned.
@@ -54,6 +56,11 @@ pub enum Reply {
     Moved {
         /// Of a flush, the first slot or key that is another shard's. Else slot 0.
         from: Cut,
+    },
+    /// Nothing was done: the shard obeys another session of writers ([`crate::Fence`]).
+    Fenced {
+        /// The highest epoch of that one.
+        epoch: u64,
     },
     /// Nothing was done: this key, which a transaction has watched, is not as it was seen.
     Changed(Box<[u8]>),
@@ -200,6 +207,7 @@ impl Reply {
             }
             Reply::Refused(why) => sink.refused(*why),
             Reply::Moved { .. } => sink.refused(Refusal::Moved),
+            Reply::Fenced { .. } => sink.refused(Refusal::Fenced),
             Reply::Changed(_) => sink.nil(),
         }
     }
@@ -209,7 +217,7 @@ impl Reply {
 ///
 /// A tag, then: 3 number i64 · 4 `bytes` · 5 status `u8` · 6 count `varint`, replies · 7 count
 /// `varint`, pairs of replies · 8 refusal `u8` · 9 moved: slot `varint` · 10 changed: key
-/// `bytes`; 1 is done, 2 nil.
+/// `bytes` · 11 fenced: epoch u64; 1 is done, 2 nil.
 pub fn encode_all(replies: &[Reply], out: &mut Vec<u8>) {
     for reply in replies {
         reply.encode(out);
@@ -246,7 +254,7 @@ const NESTED_MAX: usize = 4;
 /// Status words, by their number.
 const WORDS: [&str; 2] = [ValueType::String.name(), "none"];
 
-const REFUSALS: [Refusal; 10] = [
+const REFUSALS: [Refusal; 11] = [
     Refusal::NotInteger,
     Refusal::Overflow,
     Refusal::NotFloat,
@@ -257,6 +265,7 @@ const REFUSALS: [Refusal; 10] = [
     Refusal::Moved,
     Refusal::TooMuch,
     Refusal::WrongType,
+    Refusal::Fenced,
 ];
 
 impl Reply {
@@ -301,6 +310,10 @@ impl Reply {
                 out.push(10);
                 put_bytes(key, out);
             }
+            Reply::Fenced { epoch } => {
+                out.push(11);
+                out.extend_from_slice(&epoch.to_le_bytes());
+            }
         }
     }
 
@@ -329,6 +342,7 @@ impl Reply {
             8 => Reply::Refused(pick(&REFUSALS, reader.u8()?, "refusal")?),
             9 => Reply::Moved { from: Cut::decode(reader)? },
             10 => Reply::Changed(reader.bytes()?.into()),
+            11 => Reply::Fenced { epoch: reader.u64()? },
             found => return Err(DecodeError::Tag { what: "reply", found }),
         })
     }

@@ -4,7 +4,9 @@ use keyspace::{Cut, SLOTS, Slot, Timestamp};
 use proptest::prelude::*;
 
 use super::limits::VALUE_BYTES_MAX;
-use super::{ExpireIf, Expiry, ObservedVersion, Read, SetIf, SetReply, Step, Transaction, Write};
+use super::{
+    ExpireIf, Expiry, ObservedVersion, Read, SetIf, SetReply, Step, Transaction, Write, Writer,
+};
 
 /// A [`Write`] that owns its bytes.
 #[derive(Clone, Debug)]
@@ -94,6 +96,8 @@ impl OwnedWrite {
             Write::Rename { if_absent, .. } => Write::Rename { from: at(0), to: at(1), if_absent },
             Write::Copy { replace, .. } => Write::Copy { from: at(0), to: at(1), replace },
             Write::Flush { from, end } => Write::Flush { from, end },
+            Write::Block { writer, .. } => Write::Block { writer, key: at(0), value: at(1) },
+            Write::Fence { writer, from, end } => Write::Fence { writer, from, end },
             Write::Transaction(_) => {
                 let watched = self.bytes.iter().map(Vec::as_slice).zip(self.seen.iter().copied());
                 let commands = self.steps.iter().map(OwnedStep::borrow).collect();
@@ -138,6 +142,10 @@ impl From<Write<'_>> for OwnedWrite {
                 (vec![from, to], Write::Copy { from: e, to: e, replace })
             }
             Write::Flush { from, end } => (vec![], Write::Flush { from, end }),
+            Write::Block { writer, key, value } => {
+                (vec![key, value], Write::Block { writer, key: e, value: e })
+            }
+            Write::Fence { writer, from, end } => (vec![], Write::Fence { writer, from, end }),
             Write::Transaction(transaction) => {
                 let Transaction { watched, commands, .. } = *transaction;
                 seen = watched.iter().map(|(_, seen)| *seen).collect();
@@ -168,7 +176,22 @@ pub(crate) fn writes() -> impl Strategy<Value = OwnedWrite> {
         2 => (prop::option::of(cut(0..SLOTS)), cut(1..SLOTS + 1))
             .prop_map(|(from, end)| Write::Flush { from, end }.into()),
         1 => Just(Write::Flush { from: None, end: Cut::Slot(0) }.into()),
+        2 => of_volumes(),
         3 => transactions(),
+    ]
+}
+
+/// Any block or fence.
+fn of_volumes() -> impl Strategy<Value = OwnedWrite> {
+    let writer =
+        || (any::<u64>(), any::<u64>()).prop_map(|(epoch, session)| Writer { epoch, session });
+    let value = prop_oneof![Just(Vec::new()), prop::collection::vec(any::<u8>(), 1..200)];
+    prop_oneof![
+        2 => (writer(), prop::sample::select(&KEYS[..]), value).prop_map(|(writer, key, value)| {
+            OwnedWrite::from(Write::Block { writer, key, value: &value })
+        }),
+        1 => (writer(), cut(0..SLOTS), cut(1..SLOTS + 1))
+            .prop_map(|(writer, from, end)| Write::Fence { writer, from, end }.into()),
     ]
 }
 

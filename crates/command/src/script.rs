@@ -252,6 +252,7 @@ impl Sink for Text {
             TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             NoSuchKey => "ERR no such key",
             Moved => "TRYAGAIN moved",
+            Fenced => "FENCED another session writes",
             WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             TooMuch => "ERR too much for a transaction",
             LcsTooLarge => {

@@ -318,7 +318,7 @@ impl<'a> Transaction<'a> {
         for _ in 0..count {
             let first = *reader.rest().first().ok_or(DecodeError::Short)?;
             let step = match first {
-                codec::FLUSH..=codec::TRANSACTION => {
+                codec::FLUSH..=codec::TRANSACTION | codec::BLOCK | codec::FENCE => {
                     return Err(DecodeError::Tag { what: "step of a transaction", found: first });
                 }
                 GET.. => Step::Read(decode_read(reader)?),

@@ -11,6 +11,7 @@
 //! | [`disk`] | a small disk that can be filled |
 //! | [`events`] | a viewer of a node's events |
 //! | [`resp`] | a blocking connection of RESP; replies are read by `client`'s decoder |
+//! | [`nbd`] | a client of a volume |
 //! | [`net`] | a network of namespaces that can be cut |
 //! | [`ports`] | addresses that are free |
 //! | [`seeds`] | the fuzzer's seeds, for tests of codecs |
@@ -28,6 +29,7 @@ pub mod dev;
 pub mod disk;
 pub mod events;
 pub mod lines;
+pub mod nbd;
 pub mod net;
 pub mod node;
 pub mod ports;

@@ -47,7 +47,7 @@
 //! |---|---|
 //! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, admin state, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: cluster version `u8`. Or 7: an op of [`mod@linear_hash`]. Or 8: one of [`mod@libraries`]. Or 9: one of [`mod@crate::leases`] |
 //! | admin state | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
-//! | options | placement `u8` (0 hashed, 1 ordered, 2 linear hash), durability `u8` (0 sync, 1 interval, 2 memory; and 128 if writes of what a key has make no version; and 64 if it is a volume), retention in ms `varint`, replicas `u8`; then, of a volume, its size in bytes `varint`, the bytes of a block `varint` |
+//! | options | placement `u8` (0 hashed, 1 ordered, 2 linear hash), durability `u8` (0 sync, 1 interval, 2 memory; and 128 if writes of what a key has make no version; and 64 if it is a volume, and 32 if that is one of several writers), retention in ms `varint`, replicas `u8`; then, of a volume, its size in bytes `varint`, the bytes of a block `varint` |
 //! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow, bit 3 a `u8` follows, 1 if writes of what a key has make no version, else 0, bit 4 the size of a volume `varint` follows; then those, as in options |
 //! | catalogue | version `u8` = 2 to 5, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; from version 3 on then count `varint` and by rising node u64 its admin state, not 0; from version 4 on then the cluster version `u8`, at least 2; in version 5 then [`mod@libraries`]. Version 5 only if there are libraries, or scripts were forgotten. Cluster version 1: version 2 if no node has an admin state but 0, else 3 |
 //! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each; then, of linear hashing, the record of its [`mod@linear_hash`] |
@@ -147,6 +147,7 @@ impl KeyspaceOptions {
             false => ClusterVersion::FIRST,
         };
         let of_volume = match self.volume {
+            Some(VolumeOptions { is_shared: true, .. }) => Feature::VolumeWriters.since(),
             Some(_) => Feature::Volumes.since(),
             None => ClusterVersion::FIRST,
         };

@@ -8,7 +8,7 @@
 //! | cluster version | adds |
 //! |---|---|
 //! | 1 | all that there was before cluster versions; a catalogue that names none has this one |
-//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip, and ports for clients that ask for replicas beside them ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]), appends that say how long the value may become ([`Feature::AppendLimits`]), long messages in pieces ([`Feature::LongMessages`]), requests to be told of changed keys ([`Feature::Tracking`]), messages to subscribers on other nodes ([`Feature::EphemeralMessages`]), what members of rings and requests on their way say ([`Feature::Rings`]), keyspaces of linear hashing ([`Feature::LinearHash`]), op 8 and version 5 of the catalogue, and frames that ask for scripts or have them stopped ([`Feature::Functions`]), frames with events ([`Feature::Events`]), requests for a key's changes ([`Feature::History`]), questions to nodes about themselves ([`Feature::Inquiries`]), op 9 of the catalogue, and requests for keys at a past time ([`Feature::Snapshots`]), keyspaces where a write of what a key has makes no version ([`Feature::SkippedWrites`]), questions of feeds ([`Feature::Feeds`]), safe points with pins ([`Feature::Pins`]), keyspaces that are volumes ([`Feature::Volumes`]) |
+//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip, and ports for clients that ask for replicas beside them ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]), appends that say how long the value may become ([`Feature::AppendLimits`]), long messages in pieces ([`Feature::LongMessages`]), requests to be told of changed keys ([`Feature::Tracking`]), messages to subscribers on other nodes ([`Feature::EphemeralMessages`]), what members of rings and requests on their way say ([`Feature::Rings`]), keyspaces of linear hashing ([`Feature::LinearHash`]), op 8 and version 5 of the catalogue, and frames that ask for scripts or have them stopped ([`Feature::Functions`]), frames with events ([`Feature::Events`]), requests for a key's changes ([`Feature::History`]), questions to nodes about themselves ([`Feature::Inquiries`]), op 9 of the catalogue, and requests for keys at a past time ([`Feature::Snapshots`]), keyspaces where a write of what a key has makes no version ([`Feature::SkippedWrites`]), questions of feeds ([`Feature::Feeds`]), safe points with pins ([`Feature::Pins`]), keyspaces that are volumes ([`Feature::Volumes`]), blocks and fences of writers, and volumes of several ([`Feature::VolumeWriters`]) |
 //!
 //! A program supports several cluster versions ([`VersionRange`]): its newest, and the one before,
 //! so that it runs beside version N−1. It does not join a cluster whose version is not among them:
@@ -70,6 +70,8 @@ pub enum Feature {
     Pins,
     /// Keyspaces that are volumes.
     Volumes,
+    /// Blocks of volumes name their writer, and shards obey one.
+    VolumeWriters,
 }
 
 impl Feature {
@@ -94,7 +96,8 @@ impl Feature {
             | Feature::SkippedWrites
             | Feature::Feeds
             | Feature::Pins
-            | Feature::Volumes => ClusterVersion(2),
+            | Feature::Volumes
+            | Feature::VolumeWriters => ClusterVersion(2),
         }
     }
 }

@@ -43,6 +43,10 @@ pub enum VolumeCommand {
         /// given.
         #[arg(long, value_name = "TIME", value_parser = super::retention)]
         retention: Option<u64>,
+        /// Let several clients write at the same time. Without it a client that comes later takes
+        /// the volume from the one before. It cannot be changed later.
+        #[arg(long)]
+        shared: bool,
         #[command(flatten)]
         node: NodeArgs,
     },

@@ -60,7 +60,7 @@ pub(super) fn run(
     client: &Client,
     info: &KeyspaceInfo,
 ) -> Result<Exit, ClientError> {
-    let volume = info.volume.unwrap_or(VolumeSpec { bytes: 0, block_bytes: 1 });
+    let volume = info.volume.unwrap_or(VolumeSpec { bytes: 0, block_bytes: 1, shared: false });
     let name = &info.name;
     let taken = client.snapshot_take(std::slice::from_ref(name), None, Some(SNAPSHOT_MS))?;
     let token = taken["token"].as_str().unwrap_or_default();
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn what_is_no_block_is_counted_and_named() {
-        let volume = VolumeSpec { bytes: 2 * 4096, block_bytes: 4096 };
+        let volume = VolumeSpec { bytes: 2 * 4096, block_bytes: 4096, shared: false };
         let mut found = Found::default();
         found.add(volume, &1_u64.to_be_bytes(), &[7; 4096]);
         found.add(volume, &2_u64.to_be_bytes(), &[0; 4096]);

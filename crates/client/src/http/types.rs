@@ -86,6 +86,9 @@ pub struct VolumeSpec {
     pub bytes: u64,
     /// The bytes of a block: 4096 to 65536, a power of two. It cannot be changed later.
     pub block_bytes: u32,
+    /// Whether several clients may write to it at the same time.
+    #[serde(default)]
+    pub shared: bool,
 }
 
 /// What to change of a keyspace.

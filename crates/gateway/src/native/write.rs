@@ -104,6 +104,7 @@ impl Sink for FrameSink<'_> {
             Refusal::TooLong | Refusal::LcsTooLarge | Refusal::TooMuch => "value too long",
             Refusal::Moved => "moved, try again",
             Refusal::NoSuchKey => "not found",
+            Refusal::Fenced => "another session writes to the volume",
             Refusal::WrongType => "value is of another type",
             Refusal::NotInteger | Refusal::NotFloat => "value is not a number",
             Refusal::Overflow | Refusal::NotFinite => "value out of range",

@@ -40,12 +40,14 @@ mod conversation_tests;
 mod negotiation;
 mod reply;
 mod request;
+mod sessions;
 #[cfg(test)]
 mod tests;
 
 pub use negotiation::{Export, Exports, Found, GREETING, Negotiated, Negotiation, Step};
 pub use reply::{Extent, ReplyWriter};
 pub use request::{Command, Fault, Parsed, Request, Transmission, parse};
+pub use sessions::{JOIN_MILLIS, SESSION_PREFIX, SessionTime, WriterSessions, check_session_name};
 
 /// The most bytes that one read or write moves: 32 MiB, the protocol's default.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;

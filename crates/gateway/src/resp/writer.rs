@@ -252,6 +252,7 @@ pub fn refusal_text(why: Refusal) -> &'static str {
         }
         Refusal::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
         Refusal::NoSuchKey => "ERR no such key",
+        Refusal::Fenced => "FENCED another session writes to the volume; nothing was done",
         Refusal::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
         Refusal::LcsTooLarge => {
             "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"

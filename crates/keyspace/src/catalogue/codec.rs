@@ -51,6 +51,8 @@ const ALTERS_ANY: u8 =
 const SKIPS_EQUAL: u8 = 128;
 /// The same: it is a volume.
 const IS_VOLUME: u8 = 64;
+/// The same: it is a volume of several writers.
+const IS_SHARED: u8 = 32;
 
 impl<'a> CatalogueOp<'a> {
     /// Appends its bytes.
@@ -432,11 +434,15 @@ fn put_options(options: &KeyspaceOptions, out: &mut Vec<u8>) {
         Placement::LinearHash => 2,
     });
     let skips_equal = if options.skips_equal { SKIPS_EQUAL } else { 0 };
-    let is_volume = if options.volume.is_some() { IS_VOLUME } else { 0 };
+    let is_volume = match options.volume {
+        None => 0,
+        Some(VolumeOptions { is_shared: false, .. }) => IS_VOLUME,
+        Some(VolumeOptions { is_shared: true, .. }) => IS_VOLUME | IS_SHARED,
+    };
     out.push(durability_byte(options.durability) | skips_equal | is_volume);
     put_varint(options.retention_ms, out);
     out.push(options.replicas);
-    if let Some(VolumeOptions { bytes, block_bytes }) = options.volume {
+    if let Some(VolumeOptions { bytes, block_bytes, is_shared: _ }) = options.volume {
         put_varint(bytes, out);
         put_varint(u64::from(block_bytes), out);
     }
@@ -450,9 +456,11 @@ fn read_options(reader: &mut Reader<'_>) -> Result<KeyspaceOptions, DecodeError>
         found => return Err(DecodeError::Tag { what: "placement", found }),
     };
     let second = reader.u8()?;
+    // Only a volume can be shared.
+    let of_volume = if second & IS_VOLUME != 0 { IS_SHARED } else { 0 };
     Ok(KeyspaceOptions {
         placement,
-        durability: durability_of(second & !(SKIPS_EQUAL | IS_VOLUME))?,
+        durability: durability_of(second & !(SKIPS_EQUAL | IS_VOLUME | of_volume))?,
         retention_ms: reader.varint()?,
         replicas: reader.u8()?,
         skips_equal: second & SKIPS_EQUAL != 0,
@@ -461,6 +469,7 @@ fn read_options(reader: &mut Reader<'_>) -> Result<KeyspaceOptions, DecodeError>
             _ => Some(VolumeOptions {
                 bytes: reader.varint()?,
                 block_bytes: reader.varint_max(u32::MAX.into(), "bytes of a block")? as u32,
+                is_shared: second & IS_SHARED != 0,
             }),
         },
     })

@@ -21,6 +21,9 @@ pub struct VolumeOptions {
     /// The bytes of a block: a power of two from [`BLOCK_BYTES_MIN`] to [`BLOCK_BYTES_MAX`]. Cannot
     /// be changed later.
     pub block_bytes: u32,
+    /// Whether several sessions may write to it at the same time; else one (SAFETY G28). Cannot be
+    /// changed later.
+    pub is_shared: bool,
 }
 
 impl VolumeOptions {
@@ -34,7 +37,7 @@ impl VolumeOptions {
     /// # Errors
     /// [`CatalogueError::BadVolume`].
     pub fn check(&self, durability: Durability) -> Result<(), CatalogueError> {
-        let &Self { bytes, block_bytes } = self;
+        let &Self { bytes, block_bytes, is_shared: _ } = self;
         let is_block = block_bytes.is_power_of_two()
             && (BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block_bytes);
         let is_size = is_block

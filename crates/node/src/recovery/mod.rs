@@ -20,6 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use command::Fence;
 use keyspace::codec::{DecodeError, Reader};
 use keyspace::{Durability, NodeId, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
@@ -230,6 +231,10 @@ impl RecoveringReplica {
             }
             _ => Box::default(),
         };
+        if let Some(&FENCE) = reader.rest().first() {
+            reader.u8()?;
+            state.fence = Fence::decode(&mut reader)?;
+        }
         state.merging = MergeStatus::decode(&mut reader)?;
         reader.end()?;
         if let Some(engine) = state.engine_mut() {
@@ -436,6 +441,8 @@ impl RecoveringReplica {
 
 /// In the head of a checkpoint: pins follow. Tags of [`MergeStatus`] are below.
 const PINS: u8 = 4;
+/// The same: a fence follows, behind pins.
+const FENCE: u8 = 5;
 
 /// The head of a checkpoint of `state`: all of it but keys, versions and catalogue.
 pub(crate) fn encode_meta(
@@ -465,6 +472,10 @@ pub(crate) fn encode_meta(
     if !pins.is_empty() {
         out.push(PINS);
         SafePoint { at: safe_point, pins: pins.into() }.encode_pins(&mut out);
+    }
+    if !state.fence.is_none() {
+        out.push(FENCE);
+        state.fence.encode(&mut out);
     }
     state.merging.encode(&mut out);
     out

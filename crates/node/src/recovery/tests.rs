@@ -131,6 +131,32 @@ fn vote_belongs_to_its_term() {
     }
 }
 
+/// Beside pins and a merge, which stand before and behind it.
+#[test]
+fn checkpoint_keeps_the_fence() {
+    let hasher = KeyHasher::new([7; 16]);
+    let replicas = vec![(ReplicaId(1), NodeId(1))];
+    let (shard, arc, generation) = (ShardId(9), RingArc::whole(KeyspaceId(1)), Generation(1));
+    let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
+    for (has_pins, merging) in [
+        (false, MergeStatus::None),
+        (true, MergeStatus::TakingRight { right: ShardId(300), generation }),
+    ] {
+        let mut engine = MemoryEngine::new(Layout::Ordered, hasher);
+        if has_pins {
+            engine.raise(Timestamp(9), &[Timestamp(3)]);
+        }
+        let mut state = ShardState::new(descriptor.clone(), Content::Keys(Box::new(engine)));
+        let writer = command::Writer { epoch: 5, session: 1 };
+        state.fence.raise(writer).expect("nobody writes");
+        state.merging = merging;
+        let meta = encode_meta(&state, ReplicaId(1), HardState::default());
+        let restored = RecoveringReplica::from_checkpoint(shard, &meta, hasher).expect("its own");
+        assert_eq!((restored.state().fence, restored.state().merging), (state.fence, merging));
+        assert!(restored.state().fence.admits(writer));
+    }
+}
+
 /// Its left neighbour had frozen it to absorb it. At the generation of its recovery that one does
 /// not recognise it any more, and could not thaw it either.
 #[test]

@@ -10,7 +10,7 @@
 //!
 //! A digest covers all that is visible from the safe point to the entry's time. Both are equal on
 //! every replica, because the log made them ([`storage::engine::digest`]). It also covers the state
-//! beside the keys: descriptor, members, horizon, sessions, or the catalogue. Neither collection
+//! beside the keys: descriptor, members, horizon, sessions, fence, or the catalogue. Neither collection
 //! nor later writes change it: versions make that cheap.
 //!
 //! A digest under way is dropped when a snapshot replaces the state, or when the replica ends. A
@@ -83,6 +83,9 @@ impl Digesting {
         state.sessions.encode(&mut rest);
         if !state.locks.is_empty() {
             state.locks.encode(&mut rest);
+        }
+        if !state.fence.is_none() {
+            state.fence.encode(&mut rest);
         }
         let mut low = Timestamp::ZERO;
         match &mut state.content {

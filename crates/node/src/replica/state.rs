@@ -21,7 +21,7 @@ use crate::reshape::split::{Half, Split};
 use crate::routing::session::{BatchId, BatchVerdict, Sessions};
 use crate::tracking::changed::ChangedKeys;
 use command::flush;
-use command::{self, Refusal, Reply, Write, codec};
+use command::{self, Fence, Refusal, Reply, Write, codec};
 use txn::locks::apply::Owns;
 use txn::locks::{self, Locks, Step as TxnStep, StepReply};
 
@@ -58,6 +58,8 @@ pub struct ShardState {
     pub sessions: Sessions,
     /// What is known of transactions over several shards (G8).
     pub locks: Locks,
+    /// Whom it lets write blocks, of a volume (G28).
+    pub fence: Fence,
     /// From which time on entries in flight may still change the state.
     pub unsettled: Arc<UnsettledFloor>,
 }
@@ -125,6 +127,7 @@ impl ShardState {
             last: Timestamp::ZERO,
             sessions: Sessions::default(),
             locks: Locks::default(),
+            fence: Fence::default(),
             unsettled: Arc::default(),
         }
     }
@@ -252,7 +255,7 @@ impl ShardState {
         }
         match (header.kind, &mut self.content) {
             (Kind::Commands, Content::Keys(engine)) => {
-                let shard = (&self.descriptor.arc, &self.locks);
+                let shard = (&self.descriptor.arc, &self.locks, &mut self.fence);
                 apply_commands((engine, changed), shard, header, body, replies);
                 Outcome::Quiet
             }
@@ -261,7 +264,7 @@ impl ShardState {
                 let verdict = self.sessions.judge(id, header.timestamp.millis());
                 Outcome::SessionBatch(verdict.unwrap_or_else(|| {
                     let mut replies = Vec::new();
-                    let shard = (&self.descriptor.arc, &self.locks);
+                    let shard = (&self.descriptor.arc, &self.locks, &mut self.fence);
                     apply_commands((engine, changed), shard, header, commands, &mut replies);
                     self.sessions.applied(id, &replies)
                 }))
@@ -364,7 +367,7 @@ type Observed<'a> = (&'a mut MemoryEngine, &'a mut Option<ChangedKeys>);
 /// their use: most of a write's time is waiting for memory.
 fn apply_commands(
     (engine, changed): Observed<'_>,
-    (arc, locks): (&RingArc, &Locks),
+    (arc, locks, fence): (&RingArc, &Locks, &mut Fence),
     header: Header,
     body: &[u8],
     replies: &mut Vec<Reply>,
@@ -380,13 +383,13 @@ fn apply_commands(
         for _ in 0..left.min(AHEAD) {
             let write = codec::decode(&mut rest).expect("commands in the log are readable");
             let key = hasher.key(write.first_key());
-            // A flush names no key, and what is not the shard's must not be looked up.
-            if !matches!(write, Write::Flush { .. }) {
+            // A piece names no key, and what is not the shard's must not be looked up.
+            if !write.is_piece() {
                 engine.prefetch(&key);
             }
             ahead.push((write, key));
         }
-        for (_, key) in ahead.iter().filter(|(write, _)| !matches!(write, Write::Flush { .. })) {
+        for (_, key) in ahead.iter().filter(|(write, _)| !write.is_piece()) {
             engine.prefetch_record(key);
         }
         left -= ahead.len();
@@ -405,8 +408,12 @@ fn apply_commands(
                     });
                     rest.map_or(done, |from| Reply::Moved { from })
                 }
+                Write::Fence { writer, from, end } => fence.apply(*writer, arc, (from, end)),
                 _ if any_locked && is_locked(locks, write) => Reply::Moved { from: Cut::Slot(0) },
                 _ if !is_owned(layout, arc, write, key) => Reply::Moved { from: Cut::Slot(0) },
+                Write::Block { writer, .. } if !fence.admits(*writer) => {
+                    Reply::Fenced { epoch: fence.epoch() }
+                }
                 Write::Transaction(read) if budget.refuses(read, engine, at) => {
                     Reply::Array(vec![Reply::Refused(Refusal::TooMuch)])
                 }

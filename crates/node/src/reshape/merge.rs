@@ -31,7 +31,7 @@
 //! quarantined and replaced ([`crate::executor::EndedReplica`]).
 //!
 //! # What the merge joins
-//! Keys and versions; the later of both safe points and horizons; both tables of sessions
+//! Keys and versions; the later of both safe points, horizons and fences; both tables of sessions
 //! ([`crate::routing::session`]). So a batch that was sent to the right one is applied once,
 //! although its sender repeats it to the left one. The generation is above both: a node that knows
 //! both shards can tell that the left one is right, and every lookup forgets the right one.
@@ -415,6 +415,7 @@ impl ShardState {
         *generation = Generation(generation.0.max(right.descriptor.generation.0) + 1);
         self.sessions.unite(right.sessions);
         self.locks.unite(right.locks);
+        self.fence = self.fence.join(right.fence);
         let (Content::Keys(engine), Content::Keys(more)) = (&mut self.content, right.content)
         else {
             panic!("shards without keys are merged");
@@ -433,6 +434,7 @@ impl ShardState {
         let mut merged_away = Self::new(self.descriptor.clone(), content);
         merged_away.sessions = std::mem::take(&mut self.sessions);
         merged_away.locks = std::mem::take(&mut self.locks);
+        merged_away.fence = self.fence;
         (merged_away.merging, merged_away.last, merged_away.horizon) =
             (self.merging, self.last, self.horizon);
         merged_away

@@ -27,7 +27,6 @@ use replication::BootNanos;
 use crate::executor::{Answer, Effects, Origin};
 use crate::replica::entry::{Batch, HEADER_BYTES, Spent, Waiter};
 use crate::routing::route::Route;
-use command::flush;
 use command::{NotDone, Reply, Write, codec};
 
 /// A command that a shard has turned away because it has split.
@@ -39,7 +38,7 @@ pub struct ReroutedCommand {
     pub origin: Origin,
     /// Its waiter.
     pub waiter: Waiter,
-    /// Of a flush, the first slot or key that is still to be flushed, or one before it.
+    /// Of a flush or fence, the first slot or key that is still to be done, or one before it.
     from: Cut,
     /// The command, as it stands in an entry.
     command: Box<[u8]>,
@@ -155,21 +154,17 @@ impl PendingReroutes {
 }
 
 impl ReroutedCommand {
-    /// What is to be asked; of a flush, what is left of it.
+    /// What is to be asked; of a flush or fence, what is left of it.
     fn write(&self, keyspace: KeyspaceId) -> Write<'_> {
-        match codec::decode(&mut &*self.command).expect("the command was decoded before") {
-            Write::Flush { from: Some(from), end } => {
-                Write::Flush { from: Some(flush::remaining_of(from, &self.from, keyspace)), end }
-            }
-            write => write,
-        }
+        let write = codec::decode(&mut &*self.command).expect("the command was decoded before");
+        write.remaining(&self.from, keyspace)
     }
 
     /// The place of the shard that it is for, as a route says.
     fn place(&self, route: &Route) -> Result<usize, NotDone> {
         let write = self.write(route.keyspace.id);
-        if let Write::Flush { from, .. } = &write {
-            return Ok(route.place_of_cut(from.as_ref().unwrap_or(&self.from)));
+        if write.is_piece() {
+            return Ok(route.place_of_cut(write.beginning().unwrap_or(&self.from)));
         }
         let (mut place, mut crosses) = (None, false);
         write.each_key(&mut |key| {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The right half begins with what the left one had at that entry: the versions of its keys, the
-//! safe point, the horizon, the newest timestamp. It gets a replica, with the same id, wherever the
+//! safe point, the horizon, the newest timestamp, the fence. It gets a replica, with the same id, wherever the
 //! left one has a voter. Both halves have a higher generation than the shard before: a node that
 //! knows both can tell which is right ([`crate::routing::route`]).
 //!
@@ -119,6 +119,7 @@ impl ShardState {
         right.locks = locks;
         right.roster = Roster { newest: self.roster.newest, ..right.roster };
         (right.horizon, right.last) = (self.horizon, self.last);
+        right.fence = self.fence;
         Some(Half(Box::new(right)))
     }
 
@@ -141,7 +142,7 @@ mod tests {
     use replication::Members;
     use storage::engine::Layout;
 
-    use command::{Flush, Transaction};
+    use command::{Flush, Transaction, Writer};
     use txn::locks::apply::{Owns, apply};
     use txn::locks::{Deadline, Keys, Outcome, Places, Prepare, Role, Step, StepReply, TxnId};
 
@@ -185,6 +186,8 @@ mod tests {
             engine.put(&HASHER.key(name), &[b"v"], 0, Timestamp(5));
         }
         (left.horizon, left.last) = (Timestamp(70), Timestamp(60));
+        let writer = Writer { epoch: 5, session: 1 };
+        left.fence.raise(writer).expect("nobody writes");
         left.roster.newest = ReplicaId(7);
         let Half(right) = left.split(&SPLIT).expect("the split fits");
         assert_eq!((left.descriptor.generation, left.cuts), (Generation(5), 1));
@@ -192,6 +195,7 @@ mod tests {
         assert_eq!(right.descriptor.replicas, left.descriptor.replicas);
         assert_eq!((right.horizon, right.last), (Timestamp(70), Timestamp(60)));
         assert_eq!((right.roster.newest, right.applied_index), (ReplicaId(7), 1));
+        assert!(left.fence.admits(writer) && right.fence.admits(writer));
         for name in &names {
             let key = HASHER.key(name);
             let (in_left, in_right) = (left.owns(&key), right.owns(&key));

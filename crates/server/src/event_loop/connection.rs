@@ -20,7 +20,7 @@ use super::tracking_connection::TrackingConnection;
 use super::transactions::{ExecPart, effects_of, write_executed};
 use super::transport::Transport;
 use super::value_moves::{RetriedCommand, SpeculativeReply};
-use super::volumes::VolumeSession;
+use super::volumes::{FENCED, VolumeSession};
 use super::wait::WrittenShards;
 use crate::runtime::lookups::Trace;
 use gateway::access::Principal;
@@ -245,6 +245,13 @@ impl Connection {
     #[inline]
     pub fn fill(&mut self, number: u32, reply: Result<Reply, Box<str>>, shard: Option<ShardId>) {
         let at = (number.wrapping_sub(self.first_number) & NUMBER_MASK) as usize;
+        let reply = match (reply, &mut self.protocol) {
+            (Ok(Reply::Fenced { .. }), Protocol::Volume(session)) => {
+                session.fenced();
+                Err(FENCED.into())
+            }
+            (reply, _) => reply,
+        };
         let slot = self.pending.get_mut(at).expect("replies come to those who are owed them");
         slot.shard = shard;
         slot.fill(reply);

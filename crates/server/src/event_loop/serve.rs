@@ -286,6 +286,9 @@ impl EventLoop {
                 let mut replies = spent.waiters.iter().zip(replies).peekable();
                 while let Some((waiter, reply)) = replies.next() {
                     let at = place(*waiter);
+                    if let Reply::Fenced { epoch } = reply {
+                        self.runtime.volume_writers.lock().saw(epoch);
+                    }
                     self.connection_at(at).fill(waiter.0 as u32, Ok(reply), Some(shard));
                     // What is for one connection is looked after together.
                     if replies.peek().is_none_or(|(next, _)| place(**next) != at) {

@@ -211,7 +211,9 @@ impl EventLoop {
             return Err(COMMAND_TOO_LONG);
         }
         let shard = match write {
-            Write::Set { key, .. } => route.shard(route.place_of_key(key)),
+            Write::Set { key, .. } | Write::Block { key, .. } => {
+                route.shard(route.place_of_key(key))
+            }
             other => shard_of_all(route, other)?,
         };
         if self.sampler.notes() {

@@ -168,6 +168,8 @@ pub struct NodeRuntime {
     pub scripts: Scripts,
     /// What its clients cache.
     pub tracking: Tracking,
+    /// Which clients write to volumes.
+    pub volume_writers: parking_lot::Mutex<gateway::nbd::WriterSessions>,
     /// The other nodes, if there is a peer listener.
     pub peers: Option<Peers>,
     /// Subscriptions, and messages to them.

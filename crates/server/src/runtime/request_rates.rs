@@ -239,7 +239,7 @@ impl RequestRates {
         for number in 0..=noted.last().copied().unwrap_or_default() {
             // What cannot be read is refused elsewhere.
             let Ok(write) = codec::decode(&mut commands) else { return };
-            if noted.contains(&number) && !matches!(write, Write::Flush { .. }) {
+            if noted.contains(&number) && !write.is_piece() {
                 self.note_write(route, &write);
             }
         }

@@ -64,6 +64,7 @@ pub fn reply(reply: &Reply) -> String {
         Reply::Bulk(bytes) => format!("\"{}\"", text(bytes)),
         Reply::Refused(Refusal::NotInteger) => "error, not an integer".to_owned(),
         Reply::Moved { .. } => "re-routed".to_owned(),
+        Reply::Fenced { epoch } => format!("fenced off by {epoch}"),
         Reply::Changed(key) => format!("nil: {} has changed", text(key)),
         other => panic!("not in scripts: {other:?}"),
     }

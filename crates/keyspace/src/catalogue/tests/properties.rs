@@ -10,8 +10,10 @@ fn options() -> impl Strategy<Value = KeyspaceOptions> {
     let retention = prop_oneof![Just(u64::MAX), 0..100_000u64];
     let size = prop_oneof![Just(u64::MAX), 1..100u64, Just(1 << 20)];
     let block = prop_oneof![Just(4096), Just(65_536), any::<u32>()];
-    let volume = prop::option::of((size, block))
-        .prop_map(|of| of.map(|(bytes, block_bytes)| VolumeOptions { bytes, block_bytes }));
+    let volume = (size, block, any::<bool>()).prop_map(|(bytes, block_bytes, is_shared)| {
+        VolumeOptions { bytes, block_bytes, is_shared }
+    });
+    let volume = prop::option::of(volume);
     (placement, durability(), retention, 0..11u8, any::<bool>(), volume).prop_map(
         |(placement, durability, retention_ms, replicas, skips_equal, volume)| KeyspaceOptions {
             placement,

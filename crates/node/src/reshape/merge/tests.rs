@@ -11,7 +11,7 @@ use super::*;
 use crate::replica::entry::{operation, session_batch};
 use crate::replica::state::Outcome;
 use crate::routing::session::{BatchId, BatchVerdict};
-use command::{Reply, Write, codec};
+use command::{Reply, Write, Writer, codec};
 
 const HASHER: KeyHasher = KeyHasher::new([1; 16]);
 const MIDDLE: Slot = 8000;
@@ -70,8 +70,13 @@ fn put(state: &mut ShardState, at: u64, key: &[u8]) -> Reply {
 
 /// A piece of a flush, as an entry of its own.
 fn flush(state: &mut ShardState, at: u64, tile: &Arc) -> Reply {
+    apply(state, at, &Write::flush_of(tile, ClusterVersion::NEWEST))
+}
+
+/// A command, as an entry of its own.
+fn apply(state: &mut ShardState, at: u64, write: &Write<'_>) -> Reply {
     let mut bytes = operation(&[]);
-    codec::encode(&Write::flush_of(tile, ClusterVersion::NEWEST), &mut bytes);
+    codec::encode(write, &mut bytes);
     let entry = entry(state, Kind::Commands, at, bytes);
     let mut replies = Vec::new();
     state.apply(&entry, &mut replies);
@@ -202,6 +207,42 @@ fn merged_shard_has_keys_of_both() {
     let again = entry(&left, Kind::SessionBatch, 303, batch(1));
     assert_eq!(left.apply(&again, &mut Vec::new()), done);
     assert_eq!(put(&mut left, 304, &high), Reply::Int(4));
+}
+
+#[test]
+fn merged_shard_obeys_the_later_writer_of_both() {
+    let (mut left, mut right) = (left(), right());
+    let (low, high) = (key_in(0..MIDDLE), key_in(MIDDLE..SLOTS));
+    let (old, new) = (Writer { epoch: 5, session: 1 }, Writer { epoch: 9, session: 2 });
+    let block = |writer, key: &[u8]| -> Write<'static> {
+        let key: &'static [u8] = Box::leak(key.into());
+        Write::Block { writer, key, value: b"x" }
+    };
+    let tiles = [left.descriptor.arc.clone(), right.descriptor.arc.clone()];
+    let fenced = |epoch| Reply::Fenced { epoch };
+    assert_eq!(apply(&mut left, 90, &block(old, &low)), fenced(0), "it has to fence first");
+    assert_eq!(apply(&mut left, 91, &Write::fence_of(old, &tiles[0])), Reply::Ok);
+    assert_eq!(apply(&mut right, 91, &Write::fence_of(old, &tiles[1])), Reply::Ok);
+    assert_eq!(apply(&mut left, 92, &block(old, &low)), Reply::Ok);
+    assert_eq!(apply(&mut right, 92, &block(old, &low)), Reply::Moved { from: Cut::Slot(0) });
+    assert_eq!(apply(&mut right, 93, &Write::fence_of(new, &tiles[1])), Reply::Ok);
+    assert_eq!(apply(&mut right, 94, &block(old, &high)), fenced(9));
+    assert!(!has(&right, &high));
+    step(&mut left, 101, INTEND);
+    step(&mut right, 203, FREEZE);
+    // The rest of a fence comes to a shard that is about to be taken in.
+    let moved = Reply::Moved { from: Cut::Slot(MIDDLE) };
+    assert_eq!(apply(&mut right, 204, &Write::fence_of(new, &tiles[1])), moved);
+    let absorb = absorb_of(&right);
+    let absorb = entry(&left, Kind::Merge, 300, operation(&absorb.encode()));
+    let taken = right.take();
+    left.absorb(&absorb, taken);
+    assert_eq!(apply(&mut left, 301, &block(old, &low)), fenced(9));
+    assert_eq!(apply(&mut left, 302, &Write::fence_of(old, &tiles[0])), fenced(9));
+    assert_eq!(apply(&mut left, 303, &block(new, &low)), Reply::Ok);
+    let zeroes = Write::Block { writer: new, key: &low, value: b"" };
+    assert_eq!(apply(&mut left, 304, &zeroes), Reply::Int(1));
+    assert!(!has(&left, &low));
 }
 
 #[test]

@@ -104,7 +104,8 @@ impl Sink for FoundBlocks {
 mod tests {
     use super::*;
 
-    const VOLUME: VolumeOptions = VolumeOptions { bytes: 1 << 20, block_bytes: 4096 };
+    const VOLUME: VolumeOptions =
+        VolumeOptions { bytes: 1 << 20, block_bytes: 4096, is_shared: false };
 
     #[test]
     fn extents_are_runs_cut_to_the_request() {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use gateway::nbd::{Export, Exports, Found};
+use gateway::nbd::{Export, Exports, Found, SESSION_PREFIX, check_session_name};
 use keyspace::VolumeOptions;
 use node::control::Routes;
 use node::routing::route::Route;
@@ -27,6 +27,17 @@ impl<'a> Volumes<'a> {
         Self { routes, past, wanted: RefCell::new(None) }
     }
 
+    /// A volume for a session of writers that has a name.
+    fn find_for_session(&self, name: &str, volume: &str, session: &str) -> Found {
+        match self.routes.get(volume).and_then(|route| export(route)) {
+            None => Found::Refused(NO_VOLUME.to_owned()),
+            Some(export) => match check_session_name(session) {
+                Err(why) => Found::Refused(why),
+                Ok(()) => Found::Export(Export { name: name.to_owned(), ..export }),
+            },
+        }
+    }
+
     fn all(&self) -> impl Iterator<Item = Export> {
         self.routes.iter().filter_map(|route| export(route))
     }
@@ -35,8 +46,11 @@ impl<'a> Volumes<'a> {
 impl Exports for Volumes<'_> {
     fn find(&self, name: &str) -> Found {
         // No keyspace has this letter in its name.
-        if let Some((volume, time)) = name.split_once('@') {
-            return self.find_past(name, volume, time);
+        if let Some((volume, rest)) = name.split_once('@') {
+            return match rest.strip_prefix(SESSION_PREFIX) {
+                Some(session) => self.find_for_session(name, volume, session),
+                None => self.find_past(name, volume, rest),
+            };
         }
         let mut all = self.all();
         let found = match name.is_empty() {
@@ -54,7 +68,7 @@ impl Exports for Volumes<'_> {
 
 /// A volume as it is now; nothing for other keyspaces.
 pub(super) fn export(route: &Route) -> Option<Export> {
-    let VolumeOptions { bytes, block_bytes } = route.keyspace.options.volume?;
+    let VolumeOptions { bytes, block_bytes, .. } = route.keyspace.options.volume?;
     Some(Export {
         name: route.keyspace.name.to_string(),
         description: format!("a volume of {bytes} bytes in blocks of {block_bytes}"),

@@ -7,7 +7,7 @@
 //!   FLUSH ──► done: what was answered is on disk at a majority already
 //! ```
 //!
-//! An export may name a past time: [`past`].
+//! An export may name a past time: [`past`]. One session of writers has the volume: [`writers`].
 //!
 //! The protocol lets replies come in any order. So a read passes the writes before it that are not
 //! answered, and sees all that is. Each block is written whole or not at all; a request of several
@@ -25,10 +25,11 @@
 mod blocks;
 mod exports;
 mod past;
+mod writers;
 
 use std::ops::Range;
 
-use command::{Read, Write};
+use command::{Claim, Read, Write, Writer};
 use gateway::access::Access;
 use gateway::nbd::{self, Errno, Negotiation, Parsed, ReplyWriter, Request, Step, Transmission};
 use gateway::resp::Gather;
@@ -38,6 +39,8 @@ use node::routing::route::Route;
 use self::blocks::{FoundBlocks, is_zero};
 use self::exports::Volumes;
 use self::past::PastExport;
+use self::writers::Claimed;
+pub use self::writers::FENCED;
 use super::EventLoop;
 use super::connection::{Connection, Protocol};
 use super::pending_reply::{PendingReply, ReplyFrame, UNKNOWN};
@@ -75,6 +78,8 @@ enum Phase {
         form: Transmission,
         /// The past time that is read.
         past: Option<Timestamp>,
+        /// What it does before it writes; nothing, if the volume is shared.
+        claim: Option<SessionClaim>,
     },
 }
 
@@ -84,8 +89,25 @@ pub struct VolumeReply {
     cookie: u64,
     offset: u64,
     writer: ReplyWriter,
-    /// Whether more pieces come.
-    is_piece: bool,
+    of: ReplyOf,
+}
+
+/// What it is that was answered.
+#[derive(Clone, Copy)]
+enum ReplyOf {
+    /// All writes of a request.
+    Request,
+    /// Some of them; more come.
+    Piece,
+    /// A fence that a request waits for.
+    Fence,
+}
+
+/// The claim of a connection to write.
+struct SessionClaim {
+    claim: Claim,
+    /// Whether its client has named the session: it takes the volume with its first request.
+    is_named: bool,
 }
 
 impl VolumeSession {
@@ -105,12 +127,13 @@ impl VolumeSession {
 
     /// The writes of a request are answered.
     pub fn answered(&mut self, reply: VolumeReply, failed: Option<&str>, out: &mut Vec<u8>) {
-        let VolumeReply { cookie, offset, writer, is_piece } = reply;
-        match failed {
-            Some(why) if is_piece => self.failed = Some(errno_of(why)),
-            Some(why) => writer.error(cookie, offset, errno_of(why), why, out),
-            None if is_piece => {}
-            None => writer.done(cookie, offset, out),
+        let VolumeReply { cookie, offset, writer, of } = reply;
+        match (of, failed) {
+            (ReplyOf::Fence, _) => self.fence_answered(failed),
+            (ReplyOf::Piece, Some(why)) => self.failed = Some(errno_of(why)),
+            (ReplyOf::Piece, None) => {}
+            (ReplyOf::Request, Some(why)) => writer.error(cookie, offset, errno_of(why), why, out),
+            (ReplyOf::Request, None) => writer.done(cookie, offset, out),
         }
     }
 }
@@ -120,6 +143,8 @@ fn errno_of(text: &str) -> Errno {
     let begins = |word: &str| text.starts_with(word);
     match () {
         () if begins("OOM") || begins("MISCONF") => Errno::NoSpace,
+        // Of a request to several shards, some may have done their part before.
+        () if text.contains(FENCED) => Errno::Perm,
         () if begins(UNKNOWN) => Errno::Io,
         () => Errno::Io,
     }
@@ -178,7 +203,10 @@ impl EventLoop {
                     Some(route) => {
                         let keyspace = route.keyspace.id;
                         let form = chosen.transmission;
-                        session.phase = Phase::Open { name, keyspace, form, past };
+                        let claim = self.claim_of(connection, &export, &route.keyspace, past);
+                        let open = Phase::Open { name, keyspace, form, past, claim };
+                        let Protocol::Volume(session) = &mut connection.protocol else { return 0 };
+                        session.phase = open;
                         connection.route_version = u64::MAX;
                         self.refresh_route(connection);
                     }
@@ -224,7 +252,7 @@ impl EventLoop {
             connection.advance(ConnectionState::Closing);
             return input.len();
         }
-        let work = Work { at, request, writer };
+        let mut work = Work { at, request, writer, by: None };
         let access = match request.command {
             nbd::Command::Write(_) | nbd::Command::Trim | nbd::Command::WriteZeroes { .. } => {
                 Access::Write
@@ -238,6 +266,15 @@ impl EventLoop {
             _ if !may => Some((Errno::Perm, "this user may not do that")),
             (None, None) => Some((Errno::Shutdown, "the volume was deleted")),
             (None, Some((route, volume))) => {
+                match self.claim(connection, &route, &work, access == Access::Write) {
+                    Claimed::Yes(by) => work.by = by,
+                    Claimed::Later => return 0,
+                    Claimed::No(errno, why) => {
+                        self.fail(connection, &work, errno, why);
+                        self.counted.commands += 1;
+                        return used;
+                    }
+                }
                 let is_done = match past {
                     None => self.work(connection, &route, volume, &work),
                     Some(time) => self.work_past(connection, &route, volume, &work, time),
@@ -360,11 +397,12 @@ impl EventLoop {
         }
         let values = bytes.chunks_exact(volume.block_bytes as usize);
         let keys: Vec<[u8; 8]> = blocks.map(VolumeOptions::key).collect();
+        let by = work.by;
         let writes = keys.iter().zip(values).map(|(key, value)| match is_zero(value) {
-            true => Write::Delete { key },
-            false => Write::set(key, value),
+            true => block(by, key, &[]),
+            false => block(by, key, value),
         });
-        self.put_blocks(connection, work, writes, false);
+        self.put_blocks(connection, work, writes, ReplyOf::Request);
     }
 
     /// Puts writes into this turn's batches; their reply is owed.
@@ -373,17 +411,16 @@ impl EventLoop {
         connection: &mut Connection,
         work: &Work<'_>,
         writes: impl Iterator<Item = Write<'a>>,
-        is_piece: bool,
+        of: ReplyOf,
     ) {
-        let Work { at, request, writer } = *work;
+        let Work { at, request, writer, .. } = *work;
         let (number, mut parts) = (connection.next_number(), 0);
         for write in writes {
             let put = self.put_admitted(connection, &write, waiter(at, number));
             put.expect("a block is no long value, and has one key");
             parts += 1;
         }
-        let reply =
-            VolumeReply { cookie: request.cookie, offset: request.offset, writer, is_piece };
+        let reply = VolumeReply { cookie: request.cookie, offset: request.offset, writer, of };
         let frame = ReplyFrame::Volume(reply);
         connection.pending.push_back(PendingReply::gathering(Gather::Ok, parts, frame));
     }
@@ -426,8 +463,8 @@ impl EventLoop {
             let there = piece.zip(&found.there).filter(|(_, is_there)| **is_there);
             let keys: Vec<[u8; 8]> = there.map(|(block, _)| VolumeOptions::key(block)).collect();
             if !keys.is_empty() {
-                let writes = keys.iter().map(|key| Write::Delete { key });
-                self.put_blocks(connection, work, writes, true);
+                let writes = keys.iter().map(|key| block(work.by, key, &[]));
+                self.put_blocks(connection, work, writes, ReplyOf::Piece);
             }
         }
         connection.turn.has_yielded = true;
@@ -442,6 +479,17 @@ struct Work<'a> {
     at: usize,
     request: Request<'a>,
     writer: ReplyWriter,
+    /// Who writes, unless the volume is shared.
+    by: Option<Writer>,
+}
+
+/// The write of a block; of an empty one, that it is to be zeroes.
+fn block<'a>(by: Option<Writer>, key: &'a [u8], value: &'a [u8]) -> Write<'a> {
+    match by {
+        Some(writer) => Write::Block { writer, key, value },
+        None if value.is_empty() => Write::Delete { key },
+        None => Write::set(key, value),
+    }
 }
 
 /// The blocks that a request is about.

@@ -143,7 +143,7 @@ impl EventLoop {
         work: &Work<'_>,
         time: Timestamp,
     ) -> bool {
-        let Work { at, request, writer } = *work;
+        let Work { at, request, writer, .. } = *work;
         let (cookie, offset) = (request.cookie, request.offset);
         let mut blocks = blocks_of(&request, volume);
         let block = u64::from(volume.block_bytes);

@@ -100,6 +100,7 @@ pub(super) fn build(
         drains: Drains::default(),
         inquiries: Inquiries::default(),
         tracking,
+        volume_writers: parking_lot::Mutex::default(),
         pubsub,
         scripts: Scripts::new(
             config.script_threads_count(),
