@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use harness::cluster::Cluster;
 use harness::node::{Node, TEST_TIMEOUT};
-use harness::process::Process;
+use harness::process::{Process, Signal};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
@@ -254,4 +254,39 @@ fn copies_are_whole_though_nodes_are_killed_and_added() {
     succeeds(&["nbdcopy", &uri(&cluster.nodes[2], "disk"), &back]);
     succeeds(&["e2fsck", "-f", "-n", &back]);
     assert!(fs::read(&image).unwrap() == fs::read(&back).unwrap(), "an other file system");
+}
+
+/// nbdcopy is stopped while it writes by four connections, and goes on when another program has
+/// taken the volume: it fails, and nothing of what it still sends is written.
+#[test]
+fn stopped_program_writes_nothing_once_another_has_the_volume() {
+    let (cluster, dir) = prepared("volume_stopped", 32 * MIB);
+    let (image, log) = (dir.join("image").display().to_string(), dir.join("log"));
+    random_file(Path::new(&image), 32 * MIB);
+    let mut copy = Command::new("nbdcopy");
+    copy.args(["--request-size=65536", "--requests=8", "--connections=4", "--threads=4", &image]);
+    copy.arg(uri(&cluster.nodes[0], "disk"));
+    let mut copy = Process::start(copy, &log).expect("nbdcopy starts");
+    harness::until(TEST_TIMEOUT, "a part is copied", || {
+        (written(&cluster.nodes[0]) > MIB).then_some(())
+    });
+    copy.signal(Signal::Stop).expect("it runs");
+    assert!(copy.ended().expect("it is ours").is_none(), "the stop is in the middle");
+    let all = ["write -P 0xaa 0 16M", "write -P 0xaa 16M 16M", "flush"];
+    let (is_done, text) = qemu_io(&uri(&cluster.nodes[1], "disk"), &all);
+    assert!(is_done && !text.contains("failed"), "{text}");
+    copy.signal(Signal::Continue).expect("it is stopped");
+    let status = copy.wait_for(Duration::from_secs(60)).expect("the copy ends");
+    let why = copy.last_words();
+    assert!(!status.success() && why.contains("Operation not permitted"), "{status}: {why}");
+    for node in &cluster.nodes {
+        let reads = ["read -P 0xaa 0 16M", "read -P 0xaa 16M 16M"];
+        let (is_done, text) = qemu_io(&uri(node, "disk"), &reads);
+        assert!(is_done && !text.contains("failed"), "{text}");
+    }
+    // It may begin anew.
+    succeeds(&["nbdcopy", "--connections=4", &image, &uri(&cluster.nodes[0], "disk")]);
+    let back = dir.join("back").display().to_string();
+    succeeds(&["nbdcopy", "--connections=4", &uri(&cluster.nodes[2], "disk"), &back]);
+    assert!(fs::read(&image).unwrap() == fs::read(&back).unwrap(), "another disk");
 }

@@ -33,8 +33,8 @@ use node::routing::fetch::FetchedData;
 use node::routing::route::Route;
 
 use super::keyspace_scans::KeyspaceScan;
-use super::multi_shard::is_wide;
 use super::options::RunProfile;
+use super::volumes::is_apart;
 use super::{KEYSPACE, Plant, World};
 use crate::check::linear::ObservedCommand;
 use crate::command::{Cell, Command, Value};
@@ -308,7 +308,7 @@ impl World {
     /// Mostly of the keyspace that is always there.
     fn some_route(&mut self, at: usize) -> Arc<Route> {
         let machine = self.node_slots[at].machine.as_ref().expect("the node runs");
-        let routes = || machine.routes.values().filter(|route| !is_wide(&route.keyspace.name));
+        let routes = || machine.routes.values().filter(|route| !is_apart(&route.keyspace.name));
         let count = routes().count() as u64;
         if count > 1 && self.rng.one_in(4) {
             let number = self.rng.below(count) as usize;

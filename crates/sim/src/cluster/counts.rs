@@ -17,6 +17,15 @@ pub struct Counts {
     pub feed_commits: u64,
     /// See `feed_commits`.
     pub feeds_too_late: u64,
+    /// Blocks of a volume that were read and written, writes that were refused because another
+    /// session had it, and how often one has taken it.
+    pub blocks_read: u64,
+    /// See `blocks_read`.
+    pub blocks_written: u64,
+    /// See `blocks_read`.
+    pub fenced: u64,
+    /// See `blocks_read`.
+    pub takeovers: u64,
     /// Versions that clients have cached, and invalidations that they have heard.
     pub cached: u64,
     /// See `cached`.

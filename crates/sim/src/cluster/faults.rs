@@ -7,6 +7,7 @@ use storage::engine::PieceLimits;
 use storage::faulty::Crash;
 
 use super::disks::PLANNED_WRITES;
+use super::volumes::VOLUMES;
 use super::{Plant, TICK_MS, WALL_MS, World};
 use crate::check::Violation;
 use crate::machine::open::{self, Start, StartedMachine};
@@ -413,6 +414,8 @@ impl World {
         };
         machine.boot = boot;
         machine.streams.limit(self.profile.snapshot_rate);
+        let loses = self.options.plant == Some(Plant::StaleImage);
+        machine.loses_rerouted = loses.then_some(VOLUMES);
         machine
             .executors
             .iter_mut()

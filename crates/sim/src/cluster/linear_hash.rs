@@ -17,40 +17,69 @@ use node::executor::Input;
 use node::replica::entry::Waiter;
 use node::reshape::linear_hash;
 
+use super::volumes::DISK;
 use super::{KEYSPACE, World};
 use crate::check::Violation;
 use crate::machine::NOBODY;
+use crate::options::Fault;
+use crate::rng::Rng;
 
 /// No file has more buckets.
 const BUCKETS_MAX: u64 = 7;
 /// Time between requests for more buckets, or fewer, in milliseconds.
 pub(super) const RESIZE_INTERVAL_MS: u64 = 250;
 
+/// One that knows the file asks for a bucket more, or fewer.
+fn some_resize(
+    rng: &mut Rng,
+    known: &[(usize, (KeyspaceId, LinearHashRecord))],
+) -> (usize, KeyspaceId, u64, LinearHashOp) {
+    let (at, (keyspace, record)) = *rng.pick(known);
+    let may = (record.buckets < BUCKETS_MAX, record.buckets > 1);
+    let grows = !may.1 || (may.0 && !rng.one_in(3));
+    let act = if grows { LinearHashOp::Grow } else { LinearHashOp::Shrink };
+    (at, keyspace, record.epoch, act)
+}
+
 impl World {
-    /// What a node knows of the file of the keyspace that clients use, if it is of linear hashing.
-    fn file_at(&self, at: usize) -> Option<(KeyspaceId, LinearHashRecord)> {
+    /// What a node knows of the file of a keyspace, if it is of linear hashing.
+    fn file_at(&self, at: usize, name: &str) -> Option<(KeyspaceId, LinearHashRecord)> {
         let machine = self.node_slots[at].machine.as_ref()?;
-        let keyspace = &machine.routes.get(KEYSPACE)?.keyspace;
+        let keyspace = &machine.routes.get(name)?.keyspace;
         Some((keyspace.id, keyspace.linear_hash_table?))
     }
 
-    /// Requests one bucket more, or fewer.
+    /// What each node knows of such a file.
+    fn files(&self, name: &str) -> Vec<(usize, (KeyspaceId, LinearHashRecord))> {
+        let places = 0..self.node_slots.len();
+        places.filter_map(|at| Some((at, self.file_at(at, name)?))).collect()
+    }
+
+    /// Requests one bucket more, or fewer, of the keyspace that clients use.
     pub(super) fn resize_table(&mut self) {
-        let known = (0..self.node_slots.len()).filter_map(|at| Some((at, self.file_at(at)?)));
-        let known: Vec<_> = known.collect();
-        if known.is_empty() {
+        let known = self.files(KEYSPACE);
+        if !known.is_empty() {
+            let (at, keyspace, epoch, act) = some_resize(&mut self.rng, &known);
+            self.act_on_file(at, keyspace, epoch, act);
+        }
+    }
+
+    /// The same of the volume, if there is one and it is time.
+    pub(super) fn resize_volume(&mut self) {
+        let turns = self.options.faults.has(Fault::Split) && !self.calm;
+        if !turns || !self.now_ms.is_multiple_of(RESIZE_INTERVAL_MS) {
             return;
         }
-        let (at, (keyspace, record)) = *self.rng.pick(&known);
-        let may = (record.buckets < BUCKETS_MAX, record.buckets > 1);
-        let grows = !may.1 || (may.0 && !self.rng.one_in(3));
-        let act = if grows { LinearHashOp::Grow } else { LinearHashOp::Shrink };
-        self.act_on_file(at, keyspace, record.epoch, act);
+        let known = self.files(DISK);
+        if let Some(volumes) = self.volumes.as_mut().filter(|_| !known.is_empty()) {
+            let (at, keyspace, epoch, act) = some_resize(&mut volumes.rng, &known);
+            self.act_on_file(at, keyspace, epoch, act);
+        }
     }
 
     /// The file of the keyspace that clients use is to grow or shrink, as some node knows it.
     pub(crate) fn turn_file_to(&mut self, act: LinearHashOp) {
-        let known = (0..self.node_slots.len()).filter_map(|at| Some((at, self.file_at(at)?)));
+        let known = self.files(KEYSPACE).into_iter();
         let newest = known.max_by_key(|(_, (_, record))| record.epoch);
         if let Some((at, (keyspace, record))) = newest {
             self.act_on_file(at, keyspace, record.epoch, act);
@@ -59,7 +88,11 @@ impl World {
 
     /// The newest that any node knows of that file.
     pub(crate) fn linear_hash_table(&self) -> Option<LinearHashRecord> {
-        let known = (0..self.node_slots.len()).filter_map(|at| Some(self.file_at(at)?.1));
+        self.newest_file(KEYSPACE)
+    }
+
+    fn newest_file(&self, name: &str) -> Option<LinearHashRecord> {
+        let known = self.files(name).into_iter().map(|(_, (_, record))| record);
         known.max_by_key(|record| record.epoch)
     }
 
@@ -95,13 +128,14 @@ impl World {
 
     /// The changes of linear-hash tables that are under way, as text; empty if there are none.
     pub(super) fn describe_resizes(&self) -> String {
-        let known = self.linear_hash_table();
-        let step = known.and_then(|record| record.step.map(|step| (record, step)));
-        step.map_or_else(String::new, |(record, step)| match step {
+        let known = [KEYSPACE, DISK].into_iter().filter_map(|name| self.newest_file(name));
+        let steps = known.filter_map(|record| Some((record, record.step?)));
+        let text = steps.map(|(record, step)| match step {
             // Where replicas are kept even, those of two may not come together for long.
             LinearHashStep::Shrink if self.profile.places_replicas => String::new(),
             _ => format!("the file has {record}; "),
-        })
+        });
+        text.collect()
     }
 
     /// The arcs of a file are those of its buckets.
@@ -109,14 +143,18 @@ impl World {
     /// # Errors
     /// There are others.
     pub(super) fn check_files(&mut self) -> Result<(), Violation> {
-        let Some(record) = self.linear_hash_table() else { return Ok(()) };
-        self.counts.table_epochs = record.epoch;
+        [KEYSPACE, DISK].into_iter().try_for_each(|name| self.check_file(name))
+    }
+
+    fn check_file(&mut self, name: &str) -> Result<(), Violation> {
+        let Some(record) = self.newest_file(name) else { return Ok(()) };
+        self.counts.table_epochs += record.epoch;
         let mut arcs: BTreeMap<ShardId, RingArc> = BTreeMap::new();
         for (at, shard) in self.led() {
             let view = self.node_slots[at].machine.as_ref().and_then(|machine| machine.view(shard));
             let view = view.expect("the shard is on this node");
             let state = view.read();
-            if self.file_at(at).is_some_and(|(id, _)| id == state.descriptor.keyspace()) {
+            if self.file_at(at, name).is_some_and(|(id, _)| id == state.descriptor.keyspace()) {
                 arcs.insert(shard, state.descriptor.arc.clone());
             }
         }

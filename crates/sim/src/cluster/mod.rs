@@ -31,6 +31,7 @@
 //! | `pipelines` | clients that send reads and writes without waiting between them |
 //! | `tracking` | clients that cache what they read |
 //! | `feeds` | clients with change feeds |
+//! | `volumes` | clients that write blocks, one session of them at a time |
 //! | `collection` | safe points rise, old versions are collected |
 //! | `gossip`, `placement` | what nodes know of each other; leaders ask the balancer |
 //! | `convergence` | the ring becomes ideal |
@@ -80,6 +81,7 @@ mod snapshots;
 mod splits;
 mod tracking;
 mod upgrade;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -152,6 +154,8 @@ pub struct World {
     travellers: Option<snapshots::Travellers>,
     /// Clients with change feeds, if there are any.
     feeds: Option<feeds::FeedClients>,
+    /// Clients of a volume, if there are any.
+    volumes: Option<volumes::VolumeClients>,
     /// Workloads whose judges have found something.
     pub found_by: Vec<Workload>,
     /// Planted: how often each replica was seen to split.
@@ -221,6 +225,7 @@ impl World {
             pipelines: None,
             travellers: None,
             feeds: None,
+            volumes: volumes::has(options).then(|| volumes::VolumeClients::new(options)),
             caches: tracking::has(options).then(|| tracking::CachingClients::new(options)),
             found_by: Vec::new(),
             cuts: BTreeMap::new(),
@@ -244,6 +249,7 @@ impl World {
     pub fn run(&mut self) -> Result<(), Violation> {
         self.begin()?;
         self.begin_multi_shard()?;
+        self.begin_volumes()?;
         if self.profile.places_replicas {
             self.begin_placement(Vec::new());
         }
@@ -263,6 +269,7 @@ impl World {
     /// Nothing breaks any more.
     fn judge_all(&mut self) -> Result<(), Violation> {
         self.feeds_get_on()?;
+        self.volumes_get_on()?;
         if self.placement_state.is_some() {
             self.clients.asking = false;
             self.converge(convergence::CONVERGENCE_MS_MAX)?;
@@ -279,6 +286,7 @@ impl World {
         self.counts.unjudged = self.clients.search()?;
         self.judge_snapshots()?;
         self.judge_feeds()?;
+        self.judge_volumes()?;
         self.search_wide()
     }
 
@@ -302,6 +310,7 @@ impl World {
         if turns && self.now_ms.is_multiple_of(linear_hash::RESIZE_INTERVAL_MS) {
             self.resize_table();
         }
+        self.resize_volume();
         self.step_placement();
         self.expire_ops();
         self.expire_multi_shard();

@@ -57,6 +57,7 @@ impl World {
         self.run_caches(at)?;
         self.run_travellers(at)?;
         self.run_feeds(at)?;
+        self.run_volumes(at)?;
         self.send(at);
         Ok(())
     }

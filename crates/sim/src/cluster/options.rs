@@ -114,6 +114,14 @@ named! {
         RunawayResolved = "runaway-resolved",
         /// A feed loses what a half of a split shard had still to tell (G23).
         SkippedAtSplit = "skipped-at-split",
+        /// A node lets a client write before all shards have its fence (G28).
+        UnwaitedFence = "unwaited-fence",
+        /// Blocks do not say who writes them (G28).
+        UnfencedWrite = "unfenced-write",
+        /// The right half of a shard that was split knows of no fence (G28).
+        ForgottenFence = "forgotten-fence",
+        /// A block that an old image sends to the old bucket is lost, and answered (S4, G11).
+        StaleImage = "stale-image",
         /// A node reads frames whose checksum does not fit.
         UncheckedFrame = "unchecked-frame",
         /// A node links with others that have not proven the secret.
@@ -164,6 +172,14 @@ impl Plant {
     /// Whether it shows in change feeds only.
     pub fn is_of_feeds(self) -> bool {
         matches!(self, Self::RunawayResolved | Self::SkippedAtSplit)
+    }
+
+    /// Whether it shows in volumes only.
+    pub fn is_of_volumes(self) -> bool {
+        matches!(
+            self,
+            Self::UnwaitedFence | Self::UnfencedWrite | Self::ForgottenFence | Self::StaleImage
+        )
     }
 
     /// Whether it shows only while somebody alters messages and forges handshakes.

@@ -8,7 +8,7 @@ use keyspace::{Keyspace, NodeId, ShardId};
 use node::replica::ShardReport;
 use node::routing::route::Route;
 
-use super::multi_shard::is_wide;
+use super::volumes::is_apart;
 use super::{ANSWER_MS_MAX, KEYSPACE, World};
 use crate::check::Violation;
 
@@ -19,8 +19,10 @@ impl World {
         let deadline = self.now_ms + ANSWER_MS_MAX;
         while self.now_ms < deadline {
             self.millisecond()?;
-            let is_idle =
-                self.clients.is_idle() && self.is_multi_shard_idle() && self.is_pipeline_idle();
+            let is_idle = self.clients.is_idle()
+                && self.is_multi_shard_idle()
+                && self.is_pipeline_idle()
+                && self.is_volume_idle();
             if is_idle && self.is_time_to_look() && self.is_settled() {
                 return self.ask_everything();
             }
@@ -45,7 +47,7 @@ impl World {
         let machine = self.node_slots[places[0]].machine.as_ref().expect("the node has settled");
         let replicated =
             |keyspace: &Keyspace| &*keyspace.name == KEYSPACE || keyspace.options.replicas > 1;
-        let others = machine.routes.values().filter(|route| !is_wide(&route.keyspace.name));
+        let others = machine.routes.values().filter(|route| !is_apart(&route.keyspace.name));
         let routes = others.filter(|route| replicated(&route.keyspace));
         let names: Vec<_> = routes.map(|route| route.keyspace.name.clone()).collect();
         let keys = self.profile.keys;
@@ -120,6 +122,7 @@ impl World {
         }
         let mut text = self.clients.open();
         text += &self.wide.as_ref().map(|wide| wide.open()).unwrap_or_default();
+        text += &self.describe_volumes();
         text += &self.describe_leftover_locks();
         text += &self.describe_resizes();
         let keyspaces = match self.agreed_keyspaces() {

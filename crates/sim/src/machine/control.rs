@@ -10,6 +10,7 @@ use node::control::{
 use node::event::{Event, EventKind};
 use node::executor::{self, Answer, ShardExecutor};
 use node::replica::catalogue::Change;
+use node::replica::entry::Spent;
 use node::reshape::reroute::ReroutedBatch;
 use node::rpc::message::RpcMessage;
 use overlay::Message;
@@ -137,6 +138,15 @@ impl Machine {
             Effect::Submit(shard, input) => {
                 self.note_inherited(shard, &input);
                 self.submit(shard, input);
+            }
+            Effect::Reroute(ReroutedBatch { origin, batch, shard })
+                if self.loses_rerouted == Some(origin) =>
+            {
+                let (bytes, waiters) = batch.into_parts();
+                let replies = vec![command::Reply::Ok; waiters.len()];
+                let spent = Spent { bytes, waiters };
+                let answer = Answer::Applied { origin, spent, replies, shard };
+                self.outcomes.answers.push(answer);
             }
             Effect::Reroute(ReroutedBatch { shard, origin, batch }) => {
                 let input = executor::Input::Propose { shard, origin, batch };

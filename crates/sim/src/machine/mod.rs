@@ -143,6 +143,8 @@ pub struct Machine {
     pub may_lose: bool,
     /// Commands that were sent on, each with its new shard, to be looked at by the world.
     pub sent_on: Vec<(Waiter, ShardId)>,
+    /// Planted: whose writes are lost, and answered, if their shard was split meanwhile.
+    pub loses_rerouted: Option<Origin>,
     /// Writes that were sent to shards which others have taken in, to be looked at by the world.
     pub inherited: Vec<(Waiter, ShardId)>,
     /// Shards whose replica here has given up what it held, to be looked at by the world.

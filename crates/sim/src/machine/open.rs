@@ -291,6 +291,7 @@ fn without_shards(opened: OpenedNode, highest: Timestamp, start: &Start) -> Mach
         ended: Vec::new(),
         may_lose: false,
         sent_on: Vec::new(),
+        loses_rerouted: None,
         inherited: Vec::new(),
         given_up: Vec::new(),
         coordinates,

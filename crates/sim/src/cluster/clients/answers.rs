@@ -7,6 +7,7 @@ use super::super::World;
 use super::super::feeds::FEEDS;
 use super::super::snapshots::TRAVELLERS;
 use super::super::tracking::TRACKERS;
+use super::super::volumes::VOLUMES;
 use super::{KeyOp, Op};
 use crate::command::Command;
 use crate::machine::VIEWERS;
@@ -55,6 +56,9 @@ impl World {
         }
         if answer.origin() == FEEDS {
             return self.feed_answered(answer);
+        }
+        if answer.origin() == VOLUMES {
+            return self.volume_answered(answer);
         }
         if Self::is_wide(&answer) {
             return self.handle_multi_shard_answer(answer);

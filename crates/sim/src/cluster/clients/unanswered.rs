@@ -87,6 +87,7 @@ impl World {
         let lost: Vec<(u64, Option<Place>)> =
             lost.map(|(number, op)| (*number, self.place_of(*number, op))).collect();
         self.lose_multi_shard(at);
+        self.lose_volumes(at);
         self.node_slots[at].machine = None;
         for (number, place) in lost {
             let op = self.clients.ops.remove(&number).expect("the entry was found above");
