@@ -728,9 +728,10 @@ class Shard:
 
     def block(self, reader, now):
         """Section 5.4, op 19."""
-        epoch, session, key, value = *writer_of(reader), reader.counted(), reader.counted()
+        epoch, session, key = *writer_of(reader), reader.counted()
+        value = reader.counted() if reader.number("B") else None
         if self.owns(key) and session == self.fence[1] and epoch > self.fence[2]:
-            if value:
+            if value is not None:
                 self.put(key, value, 0, now)
             else:
                 self.values.pop(key, None)

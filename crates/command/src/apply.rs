@@ -142,8 +142,8 @@ pub(super) fn apply_one(
         | Write::IncrementFloat { .. }
         | Write::SetAllIfAbsent { .. } => strings::apply(&mut judge, write, first),
         // Of keys, whatever they hold.
-        Write::Delete { .. } | Write::Block { value: [], .. } => Ok(judge.delete(first)),
-        Write::Block { value, .. } => {
+        Write::Delete { .. } | Write::Block { value: None, .. } => Ok(judge.delete(first)),
+        Write::Block { value: Some(value), .. } => {
             judge.put(first, &[value], 0);
             Ok(Reply::Ok)
         }

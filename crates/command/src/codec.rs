@@ -26,7 +26,7 @@
 //! | 16 | flush | from: a cut, but slot 16384 · end: a cut, but slot 0. From cluster version 2 on |
 //! | 17 | transaction | what [`transaction`] says. From cluster version 2 on |
 //! | 18 | append, up to a limit | key `bytes`, value `bytes`, longest result `varint`, below 512 MiB. From cluster version 2 on |
-//! | 19 | block of a volume | writer, key `bytes`, value `bytes`, empty: zeroes. From cluster version 2 on |
+//! | 19 | block of a volume | writer, key `bytes`, `u8` 0 no value, or 1 and value `bytes`. From cluster version 2 on |
 //! | 20 | fence | writer · from and end: as of op 16. From cluster version 2 on |
 //!
 //! | flags of | bits (others are 0) |
@@ -164,9 +164,10 @@ fn encode_rare(write: &Write<'_>, out: &mut Vec<u8>) {
         Write::Block { writer, key, value } => {
             out.push(BLOCK);
             writer.encode(out);
-            out.reserve(key.len() + value.len() + 2 * VARINT_BYTES_MAX);
+            out.reserve(key.len() + value.map_or(0, <[u8]>::len) + 2 * VARINT_BYTES_MAX + 1);
             put_bytes(key, out);
-            put_bytes(value, out);
+            out.push(value.is_some().into());
+            value.iter().for_each(|value| put_bytes(value, out));
         }
         Write::Fence { writer, from, end } => {
             out.push(FENCE);
@@ -280,7 +281,11 @@ fn decode_rare<'a>(op: u8, reader: &mut Reader<'a>) -> Result<Write<'a>, DecodeE
         BLOCK => Write::Block {
             writer: Writer::decode(reader)?,
             key: reader.bytes()?,
-            value: reader.bytes()?,
+            value: match reader.u8()? {
+                0 => None,
+                1 => Some(reader.bytes()?),
+                found => return Err(DecodeError::Tag { what: "value of a block", found }),
+            },
         },
         FENCE => Write::Fence {
             writer: Writer::decode(reader)?,
@@ -412,8 +417,8 @@ mod tests {
         assert_eq!(flush(Some(fig), Cut::Slot(SLOTS)), b"\x10\x81\x80\x01\x03fig\x80\x80\x01");
         let writer = Writer { epoch: 0x102, session: 7 };
         assert_eq!(
-            encoded(&Write::Block { writer, key: b"k", value: b"xy" }),
-            b"\x13\x02\x01\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01k\x02xy"
+            encoded(&Write::Block { writer, key: b"k", value: Some(b"xy") }),
+            b"\x13\x02\x01\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01k\x01\x02xy"
         );
         assert_eq!(
             encoded(&Write::Fence { writer, from: Cut::Slot(7), end: Cut::Slot(300) }),

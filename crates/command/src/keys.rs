@@ -89,7 +89,7 @@ impl<'a> Write<'a> {
         match self {
             Write::Set { key, value, .. }
             | Write::Append { key, value, .. }
-            | Write::Block { key, value, .. }
+            | Write::Block { key, value: Some(value), .. }
             | Write::SetRange { key, value, .. } => key.len() + value.len(),
             other => other.bytes_of_many(),
         }
@@ -114,9 +114,9 @@ impl<'a> Write<'a> {
     #[inline]
     pub fn growth_bytes_max(&self) -> u64 {
         match self {
-            Write::Set { value, .. } | Write::Append { value, .. } | Write::Block { value, .. } => {
-                value.len() as u64
-            }
+            Write::Set { value, .. }
+            | Write::Append { value, .. }
+            | Write::Block { value: Some(value), .. } => value.len() as u64,
             // Nothing, wherever it is put, stretches nothing.
             Write::SetRange { value: [], .. } => 0,
             Write::SetRange { offset, value, .. } => offset.saturating_add(value.len() as u64),
@@ -142,7 +142,7 @@ impl<'a> Write<'a> {
             | Write::SetAllIfAbsent { .. }
             | Write::Copy { .. } => true,
             Write::Transaction(transaction) => transaction.writes().any(Write::may_grow),
-            Write::Block { value, .. } => !value.is_empty(),
+            Write::Block { value, .. } => value.is_some(),
             Write::Delete { .. }
             | Write::GetDelete { .. }
             | Write::GetExpire { .. }

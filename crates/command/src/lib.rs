@@ -224,15 +224,15 @@ pub enum Write<'a> {
         /// has.
         end: Cut,
     },
-    /// A block of a volume, of a writer: as SET, or as DEL if the value is empty, which stands for
-    /// zeroes. [`Reply::Fenced`] if the shard obeys another session (SAFETY G28).
+    /// A block of a volume, of a writer: as SET, or as DEL if there is no value.
+    /// [`Reply::Fenced`] if the shard obeys another session (SAFETY G28).
     Block {
         /// Who writes.
         writer: Writer,
         /// The block's key.
         key: &'a [u8],
-        /// Its bytes; empty: the block is to be zeroes.
-        value: &'a [u8],
+        /// Its bytes; nothing if it is not to be there any more.
+        value: Option<&'a [u8]>,
     },
     /// A piece of a fence, for the shards of this stretch of a volume: they obey this writer from
     /// now on. OK; [`Reply::Fenced`], if they obey a later one; or [`Reply::Moved`], as of a flush.

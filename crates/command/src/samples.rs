@@ -1,5 +1,7 @@
 //! Random commands for the tests of this folder, owned so that they can be shrunk.
 
+use std::iter::once;
+
 use keyspace::{Cut, SLOTS, Slot, Timestamp};
 use proptest::prelude::*;
 
@@ -96,7 +98,10 @@ impl OwnedWrite {
             Write::Rename { if_absent, .. } => Write::Rename { from: at(0), to: at(1), if_absent },
             Write::Copy { replace, .. } => Write::Copy { from: at(0), to: at(1), replace },
             Write::Flush { from, end } => Write::Flush { from, end },
-            Write::Block { writer, .. } => Write::Block { writer, key: at(0), value: at(1) },
+            Write::Block { writer, .. } => {
+                let value = (self.bytes.len() > 1).then(|| at(1));
+                Write::Block { writer, key: at(0), value }
+            }
             Write::Fence { writer, from, end } => Write::Fence { writer, from, end },
             Write::Transaction(_) => {
                 let watched = self.bytes.iter().map(Vec::as_slice).zip(self.seen.iter().copied());
@@ -143,7 +148,7 @@ impl From<Write<'_>> for OwnedWrite {
             }
             Write::Flush { from, end } => (vec![], Write::Flush { from, end }),
             Write::Block { writer, key, value } => {
-                (vec![key, value], Write::Block { writer, key: e, value: e })
+                (once(key).chain(value).collect(), Write::Block { writer, key: e, value: None })
             }
             Write::Fence { writer, from, end } => (vec![], Write::Fence { writer, from, end }),
             Write::Transaction(transaction) => {
@@ -185,10 +190,10 @@ pub(crate) fn writes() -> impl Strategy<Value = OwnedWrite> {
 fn of_volumes() -> impl Strategy<Value = OwnedWrite> {
     let writer =
         || (any::<u64>(), any::<u64>()).prop_map(|(epoch, session)| Writer { epoch, session });
-    let value = prop_oneof![Just(Vec::new()), prop::collection::vec(any::<u8>(), 1..200)];
+    let value = prop::option::of(prop::collection::vec(any::<u8>(), 0..200));
     prop_oneof![
         2 => (writer(), prop::sample::select(&KEYS[..]), value).prop_map(|(writer, key, value)| {
-            OwnedWrite::from(Write::Block { writer, key, value: &value })
+            OwnedWrite::from(Write::Block { writer, key, value: value.as_deref() })
         }),
         1 => (writer(), cut(0..SLOTS), cut(1..SLOTS + 1))
             .prop_map(|(writer, from, end)| Write::Fence { writer, from, end }.into()),

@@ -216,7 +216,7 @@ fn merged_shard_obeys_the_later_writer_of_both() {
     let (old, new) = (Writer { epoch: 5, session: 1 }, Writer { epoch: 9, session: 2 });
     let block = |writer, key: &[u8]| -> Write<'static> {
         let key: &'static [u8] = Box::leak(key.into());
-        Write::Block { writer, key, value: b"x" }
+        Write::Block { writer, key, value: Some(b"x") }
     };
     let tiles = [left.descriptor.arc.clone(), right.descriptor.arc.clone()];
     let fenced = |epoch| Reply::Fenced { epoch };
@@ -240,7 +240,7 @@ fn merged_shard_obeys_the_later_writer_of_both() {
     assert_eq!(apply(&mut left, 301, &block(old, &low)), fenced(9));
     assert_eq!(apply(&mut left, 302, &Write::fence_of(old, &tiles[0])), fenced(9));
     assert_eq!(apply(&mut left, 303, &block(new, &low)), Reply::Ok);
-    let zeroes = Write::Block { writer: new, key: &low, value: b"" };
+    let zeroes = Write::Block { writer: new, key: &low, value: None };
     assert_eq!(apply(&mut left, 304, &zeroes), Reply::Int(1));
     assert!(!has(&left, &low));
 }

@@ -399,8 +399,8 @@ impl EventLoop {
         let keys: Vec<[u8; 8]> = blocks.map(VolumeOptions::key).collect();
         let by = work.by;
         let writes = keys.iter().zip(values).map(|(key, value)| match is_zero(value) {
-            true => block(by, key, &[]),
-            false => block(by, key, value),
+            true => fenced(by, Write::Delete { key }),
+            false => fenced(by, Write::set(key, value)),
         });
         self.put_blocks(connection, work, writes, ReplyOf::Request);
     }
@@ -463,7 +463,7 @@ impl EventLoop {
             let there = piece.zip(&found.there).filter(|(_, is_there)| **is_there);
             let keys: Vec<[u8; 8]> = there.map(|(block, _)| VolumeOptions::key(block)).collect();
             if !keys.is_empty() {
-                let writes = keys.iter().map(|key| block(work.by, key, &[]));
+                let writes = keys.iter().map(|key| fenced(work.by, Write::Delete { key }));
                 self.put_blocks(connection, work, writes, ReplyOf::Piece);
             }
         }
@@ -483,12 +483,14 @@ struct Work<'a> {
     by: Option<Writer>,
 }
 
-/// The write of a block; of an empty one, that it is to be zeroes.
-fn block<'a>(by: Option<Writer>, key: &'a [u8], value: &'a [u8]) -> Write<'a> {
-    match by {
-        Some(writer) => Write::Block { writer, key, value },
-        None if value.is_empty() => Write::Delete { key },
-        None => Write::set(key, value),
+/// The write of a block, as that of a writer; as it is if the volume is shared.
+fn fenced(by: Option<Writer>, write: Write<'_>) -> Write<'_> {
+    match (by, write) {
+        (Some(writer), Write::Set { key, value, .. }) => {
+            Write::Block { writer, key, value: Some(value) }
+        }
+        (Some(writer), Write::Delete { key }) => Write::Block { writer, key, value: None },
+        (_, write) => write,
     }
 }
 

@@ -352,7 +352,7 @@ impl World {
                     // Planted: the shard cannot tell who writes.
                     let write = match all.planted {
                         Some(Plant::UnfencedWrite) => Write::set(key, bytes),
-                        _ => Write::Block { writer, key, value: bytes },
+                        _ => Write::Block { writer, key, value: Some(bytes) },
                     };
                     writes.push((route.shard(route.place_of_key(key)), write, op));
                 }
