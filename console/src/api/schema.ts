@@ -2537,6 +2537,11 @@ export interface components {
              * @description Its size: a whole number of blocks, at most a pebibyte.
              */
             bytes: number;
+            /**
+             * @description Whether several clients may write to it at the same time. Else one session of writers may,
+             *     and one that comes later takes the volume from it. It cannot be changed later.
+             */
+            shared?: boolean;
         };
         /** @description A whole number, or its digits as a string. */
         WholeNumber: number | string;
