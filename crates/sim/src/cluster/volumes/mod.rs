@@ -251,7 +251,7 @@ impl World {
         let Some(machine) = &self.node_slots[at].machine else { return };
         let is_known = machine.routes.contains_key(DISK)
             && machine.cluster_version.allows(Feature::VolumeWriters);
-        if !self.clients.asking || self.calm || self.now_ms < all.clients[number].next_at_ms {
+        if !self.clients.asking || self.now_ms < all.clients[number].next_at_ms {
             return;
         }
         if !is_known || all.rng.one_in(LEAVES_IN) {
