@@ -343,7 +343,10 @@ impl EventLoop {
         found: &mut FoundBlocks,
     ) -> bool {
         let keys: Vec<[u8; 8]> = blocks.map(VolumeOptions::key).collect();
-        let read = Read::GetMany(keys.iter().map(<[u8; 8]>::as_slice).collect());
+        let read = match &keys[..] {
+            [key] => Read::Get(key),
+            keys => Read::GetMany(keys.iter().map(<[u8; 8]>::as_slice).collect()),
+        };
         let now = connection.next.at.take().unwrap_or_else(|| self.moment());
         let fetched = std::mem::take(&mut connection.next.fetched);
         match node::replica::read::read_with(route, &read, now, &fetched, found) {
