@@ -15,7 +15,7 @@ use harness::process::{Directory, Process};
 use super::Bed;
 use super::cluster::{Cluster, Door};
 use super::devices::{Device, FileDevice, NbdDevice, PIECE_BYTES, PIECES_AHEAD};
-use super::disk_programs::{BLOCK_BYTES, Records, search};
+use super::disk_programs::{BLOCK_BYTES, BLOCKS_HELD, Records, search};
 use super::page::{Page, Verdict, shown};
 use crate::Outcome;
 use crate::load::random::Random;
@@ -371,11 +371,11 @@ fn page(all: &[Found], repetitions: usize) -> Page {
     let head = ["on", "MiB", "4 characters", "128", "512", "1 024", "MiB/s (512)"];
     page.table(&head, &rows.collect::<Vec<Vec<String>>>());
     page.head("Quicksort (figures 5 to 7)");
-    page.say(
-        "Seconds to sort random records in place. The program holds four blocks of 4 KiB, and asks \
-         for the next when it needs it; up to 32 writes are under way. Schedulers of disks, which \
-         the document compares, have no part in it.",
-    );
+    page.say(&format!(
+        "Seconds to sort random records in place. The program holds {BLOCKS_HELD} blocks of 4 KiB, \
+         and asks for another when it needs it; up to 32 writes are under way. The kernel holds all \
+         of a file, too. Schedulers of disks, which the document compares, have no part in it."
+    ));
     for (chart, record) in [("fig5", 0), ("fig6", 1)] {
         let line = |(at, target): (usize, &Target)| {
             let points = all[at].sorts.iter().map(|(size, all)| (*size as f64, all[record]));
