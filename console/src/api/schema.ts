@@ -4319,7 +4319,7 @@ export interface operations {
             path: {
                 /** @description Its name. */
                 keyspace: string;
-                /** @description The key: any bytes. */
+                /** @description The key: any bytes. It may be empty, and stand as the parameter `key` instead: programs take `.` and `..` out of paths. */
                 key: string;
             };
             cookie?: never;
@@ -4447,7 +4447,7 @@ export interface operations {
             path: {
                 /** @description Its name. */
                 keyspace: string;
-                /** @description The key: any bytes. */
+                /** @description The key: any bytes. It may be empty, and stand as the parameter `key` instead: programs take `.` and `..` out of paths. */
                 key: string;
             };
             cookie?: never;
@@ -4585,7 +4585,7 @@ export interface operations {
             path: {
                 /** @description Its name. */
                 keyspace: string;
-                /** @description The key: any bytes. */
+                /** @description The key: any bytes. It may be empty, and stand as the parameter `key` instead: programs take `.` and `..` out of paths. */
                 key: string;
             };
             cookie?: never;
