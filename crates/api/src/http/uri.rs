@@ -76,6 +76,9 @@ pub fn parameters<const N: usize>(
     Ok(texts)
 }
 
+/// Parameters, and the key that a query may name.
+type WithKey<const N: usize> = ([Option<String>; N], Option<Vec<u8>>);
+
 /// As [`parameters`], beside `key`, which is any bytes.
 ///
 /// # Errors
@@ -83,7 +86,7 @@ pub fn parameters<const N: usize>(
 pub fn key_parameters<const N: usize>(
     query: Option<&str>,
     known: [&'static str; N],
-) -> Result<([Option<String>; N], Option<Vec<u8>>), Problem> {
+) -> Result<WithKey<N>, Problem> {
     let is_key = |pair: &&str| pair.starts_with("key=");
     let pairs = || query.unwrap_or_default().split('&');
     let others = pairs().filter(|pair| !is_key(pair)).collect::<Vec<_>>().join("&");
