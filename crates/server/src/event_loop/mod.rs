@@ -75,7 +75,7 @@ mod transactions;
 mod transport;
 mod unread;
 mod value_moves;
-mod volumes;
+pub(crate) mod volumes;
 mod wait;
 mod writes;
 

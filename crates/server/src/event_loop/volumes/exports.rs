@@ -54,7 +54,7 @@ impl Exports for Volumes<'_> {
 
 /// A volume as it is now; nothing for other keyspaces.
 pub(super) fn export(route: &Route) -> Option<Export> {
-    let VolumeOptions { bytes, block_bytes } = route.keyspace.options.volume?;
+    let VolumeOptions { bytes, block_bytes, .. } = route.keyspace.options.volume?;
     Some(Export {
         name: route.keyspace.name.to_string(),
         description: format!("a volume of {bytes} bytes in blocks of {block_bytes}"),
