@@ -4396,7 +4396,7 @@ export interface operations {
             path: {
                 /** @description Its name. */
                 keyspace: string;
-                /** @description The key: any bytes. */
+                /** @description The key: any bytes. It may be empty, and stand as the parameter `key` instead: programs take `.` and `..` out of paths. */
                 key: string;
             };
             cookie?: never;
@@ -4524,7 +4524,7 @@ export interface operations {
             path: {
                 /** @description Its name. */
                 keyspace: string;
-                /** @description The key: any bytes. */
+                /** @description The key: any bytes. It may be empty, and stand as the parameter `key` instead: programs take `.` and `..` out of paths. */
                 key: string;
             };
             cookie?: never;
@@ -4662,7 +4662,7 @@ export interface operations {
             path: {
                 /** @description Its name. */
                 keyspace: string;
-                /** @description The key: any bytes. */
+                /** @description The key: any bytes. It may be empty, and stand as the parameter `key` instead: programs take `.` and `..` out of paths. */
                 key: string;
             };
             cookie?: never;
