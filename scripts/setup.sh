@@ -3,7 +3,7 @@
 # redis-py in target/venv, schemathesis in target/openapi-venv, ioredis beside its test, go-redis
 # built into target/clients; what tests/programs tries, in target/programs and beside its test; and
 # what the console needs: Debian's chromium, and npm packages in console/node_modules. Programs that
-# use volumes: those of libnbd, qemu and ext4, and fio.
+# use volumes: those of libnbd, qemu and ext4, and fio; and nbdkit, which volumes are compared with.
 # `setup.sh bench` installs Debian's etcd besides, a peer of benchmarks of clusters. They leave it
 # out where it cannot be had, so that is no failure.
 # `setup.sh soak` installs for Redis's Tcl suites besides; without that soak skips them.
@@ -53,6 +53,7 @@ command -v npm >/dev/null || packages+=(nodejs npm)
 command -v go >/dev/null || packages+=(golang-go)
 command -v chromium >/dev/null || packages+=(chromium fonts-dejavu-core)
 command -v nbdcopy >/dev/null || packages+=(libnbd-bin)
+command -v nbdkit >/dev/null || packages+=(nbdkit)
 command -v qemu-io >/dev/null || packages+=(qemu-utils)
 command -v fio >/dev/null || packages+=(fio)
 command -v mke2fs >/dev/null || packages+=(e2fsprogs)

@@ -242,6 +242,12 @@ def read_options(reader):
     options = [reader.number("B"), reader.number("B"), reader.varint(), reader.number("B")]
     volume = [reader.varint(), reader.varint()] if options[1] & 64 else None
     check(volume or not options[1] & 32, "who may write to a keyspace that is no volume")
+    if options[1] & 16:
+        check(volume, "an origin of no volume")
+        # A clone, of a volume and a time; or one that has had all since a time.
+        tag = reader.number("B")
+        check(tag in (1, 2), "the origin of a volume")
+        volume += [reader.varint(), reader.number("Q")] if tag == 1 else [None, reader.number("Q")]
     return [options[0], options[1] & 3, options[2], options[3], volume]
 
 
@@ -390,6 +396,7 @@ class Catalogue:
             if flags & 8:
                 reader.number("B")
             volume_bytes = reader.varint() if flags & 16 else None
+            flattened_at = reader.number("Q") if flags & 32 else None
             if name in self.keyspaces:
                 options = self.keyspaces[name][1]
                 options[1] = options[1] if durability is None else durability
@@ -397,6 +404,8 @@ class Catalogue:
                 options[3] = options[3] if replicas is None else replicas
                 if volume_bytes is not None and options[4]:
                     options[4][0] = volume_bytes
+                if flattened_at is not None and options[4]:
+                    options[4][2:] = [None, flattened_at]
         else:
             check(op == 3, "catalogue operation")
             self.files.pop(self.keyspaces.pop(name, (0,))[0], None)

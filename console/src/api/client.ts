@@ -151,14 +151,14 @@ export class Api {
   ): Promise<Route[]> {
     const words = [options.lookup ?? "", options.form ?? "", options.images === false ? "noimages" : ""];
     const lookup = words.filter((word) => word !== "").join("+");
-    const query = lookup === "" ? "" : `?lookup=${lookup}`;
-    return this.json("GET", `/v1/route/${place(keyspace, key)}${query}`, undefined, signal);
+    const query = lookup === "" ? "" : `lookup=${lookup}`;
+    return this.json("GET", `/v1/route/${place(keyspace, key, query)}`, undefined, signal);
   }
 
   /** The value of a key, now or as of a time in milliseconds or a version. */
   async get(keyspace: string, key: Uint8Array, at?: string, signal?: AbortSignal): Promise<Value> {
-    const query = at === undefined ? "" : `?at=${encodeURIComponent(at)}`;
-    const response = await this.#send("GET", `/v1/kv/${place(keyspace, key)}${query}`, null, {}, signal);
+    const query = at === undefined ? "" : `at=${encodeURIComponent(at)}`;
+    const response = await this.#send("GET", `/v1/kv/${place(keyspace, key, query)}`, null, {}, signal);
     const expires = response.headers.get("carillon-expires-at-ms");
     return {
       bytes: new Uint8Array(await response.arrayBuffer()),
@@ -180,8 +180,7 @@ export class Api {
       ...(limit === undefined ? [] : [`limit=${limit}`]),
       ...(before === null || before === undefined ? [] : [`before=${encodeURIComponent(before)}`]),
     ];
-    const query = words.length === 0 ? "" : `?${words.join("&")}`;
-    return this.json("GET", `/v1/history/${place(keyspace, key)}${query}`, undefined, signal);
+    return this.json("GET", `/v1/history/${place(keyspace, key, words.join("&"))}`, undefined, signal);
   }
 
   /** A page of keys, of a keyspace of any placement. */
@@ -203,10 +202,9 @@ export class Api {
     const query = new URLSearchParams();
     if (options.ttlMs !== undefined) query.set("ttl_ms", String(options.ttlMs));
     if (options.ifAbsent) query.set("if", "absent");
-    const tail = query.size === 0 ? "" : `?${query}`;
     await this.#send(
       "PUT",
-      `/v1/kv/${place(keyspace, key)}${tail}`,
+      `/v1/kv/${place(keyspace, key, String(query))}`,
       value as BodyInit,
       ifMatch(options.ifMatch),
     );
@@ -304,8 +302,16 @@ function scoped(scope: Scope, query: string): string {
   return words.length === 0 ? "" : `?${words.join("&")}`;
 }
 
-function place(keyspace: string, key: Uint8Array): string {
-  return `${encodeURIComponent(keyspace)}/${encodeKey(key)}`;
+/**
+ * A key's path and query. Browsers take the segments `.` and `..` out of a path, also where they are
+ * percent-encoded: another key would be asked for. So these keys stand in the query.
+ */
+function place(keyspace: string, key: Uint8Array, query = ""): string {
+  const encoded = encodeKey(key);
+  const isTaken = encoded === "." || encoded === "..";
+  const words = [isTaken ? `key=${encoded}` : "", query].filter((word) => word !== "");
+  const path = `${encodeURIComponent(keyspace)}/${isTaken ? "" : encoded}`;
+  return words.length === 0 ? path : `${path}?${words.join("&")}`;
 }
 
 function ifMatch(tag: string | undefined): Record<string, string> {

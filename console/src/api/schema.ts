@@ -730,6 +730,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/volumes/{volume}/clone": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes a volume that begins with the blocks that another one had at a time, and shares them. */
+        post: operations["cloneVolume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/volumes/{volume}/flatten": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Copies some of the blocks that a clone shares with its source. Once it has all, it needs its
+         *     source no more. Each request does a part; ask again until it is done.
+         */
+        post: operations["flattenVolume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -797,6 +834,35 @@ export interface components {
          * @enum {string}
          */
         ChangeKind: "put" | "deleted" | "expired";
+        /** @description `POST /v1/volumes/{volume}/clone`. */
+        CloneBody: {
+            /** @description Its time, as `at` of `get` takes it; now, if none is named. */
+            at?: string | null;
+            /** @description What the clone is called. */
+            name: string;
+            /**
+             * Format: uint8
+             * @description How many nodes hold each of its blocks: as of its source, unless it says otherwise.
+             */
+            replicas?: number | null;
+            /**
+             * Format: uint64
+             * @description How long its replaced blocks stay readable: as of its source, unless it says otherwise.
+             */
+            retention_ms?: number | null;
+        };
+        /** @description What a clone reads that it has not written. */
+        CloneInfo: {
+            /** @description Its time, as digits. */
+            at: string;
+            /**
+             * Format: uint64
+             * @description The same, in milliseconds since 1970.
+             */
+            at_ms: number;
+            /** @description The volume. */
+            volume: string;
+        };
         /** @description The cluster in numbers, as `/v1/status` shows them. */
         ClusterStatus: {
             /** @description Its id, in hexadecimal. */
@@ -1178,6 +1244,16 @@ export interface components {
              */
             voters: number;
         };
+        /** @description How far a clone is flattened. */
+        Flattened: {
+            /**
+             * Format: uint64
+             * @description Blocks that were copied.
+             */
+            copied_blocks: number;
+            /** @description Whether it has all, and needs its source no more. */
+            is_done: boolean;
+        };
         /** @description `POST /v1/mget`. */
         GetManyBody: {
             /** @description Their time, as `at` of `get` takes it; the newest values, if none is named. */
@@ -1369,6 +1445,7 @@ export interface components {
         };
         /** @description A keyspace as it is. */
         KeyspaceInfo: {
+            clone_of?: components["schemas"]["CloneInfo"] | null;
             /** @description When its writes are answered. */
             durability: components["schemas"]["Durability"];
             /**
@@ -4324,7 +4401,7 @@ export interface operations {
             path: {
                 /** @description Its name. */
                 keyspace: string;
-                /** @description The key: any bytes. */
+                /** @description The key: any bytes. It may be empty, and stand as the parameter `key` instead: programs take `.` and `..` out of paths. */
                 key: string;
             };
             cookie?: never;
@@ -4452,7 +4529,7 @@ export interface operations {
             path: {
                 /** @description Its name. */
                 keyspace: string;
-                /** @description The key: any bytes. */
+                /** @description The key: any bytes. It may be empty, and stand as the parameter `key` instead: programs take `.` and `..` out of paths. */
                 key: string;
             };
             cookie?: never;
@@ -4590,7 +4667,7 @@ export interface operations {
             path: {
                 /** @description Its name. */
                 keyspace: string;
-                /** @description The key: any bytes. */
+                /** @description The key: any bytes. It may be empty, and stand as the parameter `key` instead: programs take `.` and `..` out of paths. */
                 key: string;
             };
             cookie?: never;
@@ -8825,6 +8902,249 @@ export interface operations {
                 };
             };
             /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cloneVolume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The volume that is cloned. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CloneBody"];
+            };
+        };
+        responses: {
+            /** @description The clone. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyspaceInfo"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`, `in-future`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `keyspace-exists`, `no-level`, `snapshot-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `below-safe-point`. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    flattenVolume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The clone. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How far it is. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flattened"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`, `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`, `stopping`, `storage-failed`. */
             503: {
                 headers: {
                     /** @description Seconds to wait before it is sent again. */

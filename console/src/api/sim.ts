@@ -42,6 +42,8 @@ export interface SimState {
   scenario: string | null;
   /** Of a cluster. Older ones do not say. */
   tampering?: SimAttack | null;
+  /** Of a cluster: messages that nodes have sent, and how long one takes at most unless it is late. */
+  network?: { sent: number; delay_ms_max: number } | null;
   clients: number;
   answered: number;
   refused: number;

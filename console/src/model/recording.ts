@@ -10,7 +10,7 @@ import type { TimePoint } from "./timeline";
 
 export const RECORDING_FORMAT = 1;
 /** A larger file is refused. */
-export const RECORDING_BYTES_MAX = 256 * 1024 * 1024;
+export const RECORDING_BYTES_MAX = 64 * 1024 * 1024;
 
 export interface Recording {
   format: typeof RECORDING_FORMAT;

@@ -47,6 +47,29 @@ describe("what is asked of all nodes", () => {
   });
 });
 
+describe("the keys . and ..", () => {
+  it("stand in the query, since browsers take them out of paths", async () => {
+    const { requests, api } = recorder(json({}));
+    await api.get("0", fromText("."));
+    await api.get("0", fromText(".."), "5ms");
+    await api.put("0", fromText("."), fromText("x"), { ttlMs: 5 });
+    await api.delete("0", fromText(".."));
+    await api.history("0", fromText("."), { limit: 3 });
+    await api.route("0", fromText("."));
+    await api.get("0", fromText("..."));
+    expect(requests.map(({ url }) => url)).toEqual([
+      "/v1/kv/0/?key=.",
+      "/v1/kv/0/?key=..&at=5ms",
+      "/v1/kv/0/?key=.&ttl_ms=5",
+      "/v1/kv/0/?key=..",
+      "/v1/history/0/?key=.&limit=3",
+      "/v1/route/0/?key=.",
+      "/v1/kv/0/...",
+    ]);
+    expect(requests.every(({ url }) => new URL(url, "http://a").pathname === url.split("?")[0])).toBe(true);
+  });
+});
+
 describe("the client", () => {
   const api = new Api("", fetchFrom(WELL));
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::VolumeSpec;
+use crate::{CloneInfo, VolumeSpec};
 
 /// Where a keyspace's keys live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -99,6 +99,9 @@ pub struct KeyspaceInfo {
     /// Of a volume: its size and its blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeSpec>,
+    /// Of a clone: what it reads that it has not written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clone_of: Option<CloneInfo>,
     /// How many shards it has.
     pub shards: u64,
     /// How many keys it has.

@@ -77,7 +77,7 @@ pub use topics::{
     TopicMessage, TopicSpec,
 };
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
-pub use volumes::VolumeSpec;
+pub use volumes::{CloneInfo, CloneSpec, Flattened, VolumeSpec};
 
 use events::{Wake, WatchRequest, Watching};
 use feeds::{FeedRequest, Feeding};
@@ -115,6 +115,15 @@ pub trait NodeService: TopicService + Send + Sync + 'static {
     fn keyspace_create(&self, spec: KeyspaceSpec, done: Done<KeyspaceInfo>);
     /// Changes what `change` names and nothing else.
     fn keyspace_alter(&self, name: &str, change: KeyspaceChange, done: Done<KeyspaceInfo>);
+    /// Makes a volume that shares its blocks with another one as of a time.
+    fn volume_clone(&self, _source: &str, _spec: CloneSpec, done: Done<KeyspaceInfo>) {
+        done(Err(no_volumes()));
+    }
+    /// Copies some of the blocks that a clone shares with its source; after the last of them it
+    /// needs its source no more.
+    fn volume_flatten(&self, _id: RequestId, _name: &str, done: Done<Flattened>) {
+        done(Err(no_volumes()));
+    }
     /// Removes a keyspace with all its keys.
     fn keyspace_drop(&self, name: &str, done: Done<()>);
     /// Keys of a keyspace, page by page. A key that is there throughout is shown at least once;
@@ -235,6 +244,10 @@ pub trait NodeService: TopicService + Send + Sync + 'static {
 }
 
 /// For services that are no nodes.
+fn no_volumes() -> ApiError {
+    ApiError::BadKeyspace { why: "a simulation has no volumes".to_owned() }
+}
+
 fn no_snapshots() -> ApiError {
     ApiError::SnapshotRefused { why: "a simulation keeps no snapshots".to_owned() }
 }

@@ -1,14 +1,25 @@
-//! `carillon volume create`, `list`, `show`, `resize`, `snapshot`, `check`, `delete`.
+//! `carillon volume create`, `list`, `show`, `resize`, `snapshot`, `clone`, `flatten`, `check`,
+//! `delete`.
 
 mod check;
 
-use client::http::{Client, ClientError, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, VolumeSpec};
+use std::thread::sleep;
+use std::time::Duration;
+
+use client::http::{
+    Client, ClientError, CloneSpec, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, VolumeSpec,
+};
 use serde_json::{Value, json};
 use server::config::kind::size_text;
+use server::utc::utc;
 
 use crate::cli::{NodeArgs, VolumeCommand};
 use crate::exit::Exit;
 use crate::output::{self, table, with_node};
+
+/// A piece that could not be copied is tried so often, in pauses of this length.
+const FLATTEN_TRIES: u32 = 60;
+const FLATTEN_PAUSE: Duration = Duration::from_millis(500);
 
 /// Does one of them.
 pub fn run(command: &VolumeCommand) -> Exit {
@@ -55,6 +66,21 @@ pub fn run(command: &VolumeCommand) -> Exit {
                 false => output::line(taken["token"].as_str().unwrap_or_default()),
             })
         }),
+        VolumeCommand::Clone { source, name, replicas, retention, node } => {
+            let (volume, at) = match source.split_once('@') {
+                Some((volume, at)) => (volume, Some(at.to_owned())),
+                None => (&**source, None),
+            };
+            let spec =
+                CloneSpec { name: name.clone(), at, replicas: *replicas, retention_ms: *retention };
+            on_volume(node, volume, |client, info| {
+                let made = client.volume_clone(&info.name, &spec)?;
+                Ok(shown(node, &[made]))
+            })
+        }
+        VolumeCommand::Flatten { name, node } => {
+            on_volume(node, name, |client, _info| flatten(node, client, name))
+        }
         VolumeCommand::Check { name, node } => {
             on_volume(node, name, |client, info| check::run(node, client, &info))
         }
@@ -94,21 +120,61 @@ fn on_volume(
     })
 }
 
+/// Has a clone copied piece by piece.
+fn flatten(node: &NodeArgs, client: &Client, name: &str) -> Result<Exit, ClientError> {
+    let mut tries = 0;
+    loop {
+        let done = match client.volume_flatten(name) {
+            Ok(done) => done,
+            // Shards may be moving. What it refuses for good, it refuses at once.
+            Err(why) if tries < FLATTEN_TRIES && may_pass(&why) => {
+                tries += 1;
+                sleep(FLATTEN_PAUSE);
+                continue;
+            }
+            Err(why) => return Err(why),
+        };
+        tries = 0;
+        if done.is_done {
+            let blocks = done.copied_blocks;
+            return Ok(match node.json {
+                true => output::json(&json!({ "flattened": name, "copied_blocks": blocks })),
+                false => output::line(&format!("flattened {name}: {blocks} blocks were copied")),
+            });
+        }
+    }
+}
+
+/// Whether the same request may do better soon.
+fn may_pass(why: &ClientError) -> bool {
+    match why {
+        ClientError::Unknown { .. } => true,
+        ClientError::Refused(problem) => problem.status == 503,
+        _ => false,
+    }
+}
+
 fn shown(node: &NodeArgs, all: &[KeyspaceInfo]) -> Exit {
     if let (true, [one]) = (node.json, all) {
         return output::json(&row(one));
     }
-    let headings = ["NAME", "SIZE", "BLOCK", "WRITTEN", "REPLICAS", "SHARDS"];
+    let has_clones = all.iter().any(|info| info.clone_of.is_some());
+    let mut headings = vec!["NAME", "SIZE", "BLOCK", "WRITTEN", "REPLICAS", "SHARDS"];
+    headings.extend(has_clones.then_some("CLONE OF"));
     let line = |info: &KeyspaceInfo| {
         let volume = info.volume?;
-        Some(vec![
+        let source = info.clone_of.as_ref().map(|of| format!("{}@{}", of.volume, utc(of.at_ms)));
+        let source = has_clones.then(|| source.unwrap_or_else(|| "-".to_owned()));
+        let mut line = vec![
             info.name.clone(),
             size_text(volume.bytes),
             size_text(volume.block_bytes.into()),
             size_text(info.keys * u64::from(volume.block_bytes)),
             info.replicas.to_string(),
             info.shards.to_string(),
-        ])
+        ];
+        line.extend(source);
+        Some(line)
     };
     output::raw(table(&headings, &all.iter().filter_map(line).collect::<Vec<_>>()).as_bytes())
 }
@@ -119,7 +185,7 @@ fn rows(all: &[KeyspaceInfo]) -> Vec<Value> {
 
 fn row(info: &KeyspaceInfo) -> Value {
     let volume = info.volume.unwrap_or(VolumeSpec { bytes: 0, block_bytes: 0, shared: false });
-    json!({
+    let mut row = json!({
         "name": info.name,
         "bytes": volume.bytes,
         "block_bytes": volume.block_bytes,
@@ -128,5 +194,9 @@ fn row(info: &KeyspaceInfo) -> Value {
         "replicas": info.replicas,
         "retention_ms": info.retention_ms,
         "shards": info.shards,
-    })
+    });
+    if let Some(of) = &info.clone_of {
+        row["clone_of"] = json!({ "volume": of.volume, "at": of.at, "at_ms": of.at_ms });
+    }
+    row
 }

@@ -425,6 +425,28 @@ fn processes_with(words: &str) -> usize {
 }
 
 #[test]
+fn volumes_are_measured_beside_another_server() {
+    let dir = Directory::new("bench-volumes").unwrap();
+    // The server of the scenario's first lines, and the other one of its matrix.
+    for (name, small) in [("volumes", "keys.count=256"), ("volumes-1m", "keys.count=4")] {
+        let cell = ["--set", small, "--set", "matrix={\"load.pipeline\"=[16]}"];
+        let ran = short(dir.path(), name, &cell);
+        assert_eq!(ran.code, 0, "{name}: {} {}", ran.text(), ran.err);
+    }
+    let other = "node.server.command=[\"nbdkit\",\"-f\",\"-i\",\"{host}\",\"-p\",\"{port}\",\
+                 \"memory\",\"256M\"]";
+    let cell =
+        ["--set", "keys.count=256", "--set", "matrix={\"load.pipeline\"=[16]}", "--set", other];
+    let ran = short(dir.path(), "volumes", &[&cell[..], &["--replace"]].concat());
+    assert_eq!(ran.code, 0, "{} {}", ran.text(), ran.err);
+    let results = results(dir.path(), "volumes");
+    for phase in results["runs"][0]["phases"].as_array().unwrap() {
+        let entries = phase["data"]["entries"].as_array().unwrap();
+        assert!(entries.iter().all(|entry| entry["absent"] == 0), "all was written: {phase}");
+    }
+}
+
+#[test]
 fn one_node_is_measured_and_what_its_data_take() {
     let dir = Directory::new("bench-one-node").unwrap();
     let cell = ["--set", "keys.count=300", "--set", "matrix={\"load.pipeline\"=[16]}"];

@@ -48,9 +48,33 @@ fn a_document_is_measured_and_its_page_is_written() {
         let svg = fs::read_to_string(dir.path().join(&chart)).unwrap();
         assert!(svg.contains("<svg") && page.contains(&format!("]({chart})")), "{chart}");
     }
-    let wrong = bench(&["papers", "--only", "003", "--out", out]);
+    let wrong = bench(&["papers", "--only", "005", "--out", out]);
     assert_eq!(wrong.code, 2);
-    assert!(wrong.err.contains("expected one of 000, 002, 001, 004"), "{}", wrong.err);
+    assert!(wrong.err.contains("expected one of 000, 002, 001, 004, 003"), "{}", wrong.err);
+}
+
+#[test]
+fn programs_search_and_sort_on_volumes() {
+    let dir = Directory::new("papers-volumes").unwrap();
+    let out = dir.path().to_str().unwrap();
+    let done = bench(&["papers", "--quick", "--only", "003", "--out", out]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let page = fs::read_to_string(dir.path().join("003.md")).unwrap();
+    assert!(page.contains("| it claimed | we found |") && !page.contains("NaN"), "{page}");
+    // Each target has searched two sizes and sorted one.
+    for target in ["volume, 4 nodes", "volume, 1 node", "nbdkit memory", "file in tmpfs"] {
+        let rows = page.lines().filter(|line| line.starts_with(&format!("| {target} | ")));
+        let rows: Vec<Vec<&str>> = rows.map(|line| line.split(" | ").collect()).collect();
+        assert_eq!(rows.len(), 4, "{target}: {page}");
+        for seconds in rows.iter().flat_map(|row| &row[2..]) {
+            let seconds = seconds.trim_end_matches(" |").replace(' ', "");
+            assert!(seconds.parse::<f64>().unwrap() > 0.0, "{target}: {page}");
+        }
+    }
+    for chart in ["fig1", "fig4", "fig6"].map(|name| format!("003-{name}.svg")) {
+        assert!(fs::exists(dir.path().join(&chart)).unwrap(), "{chart}");
+        assert!(page.contains(&format!("]({chart})")), "{chart}");
+    }
 }
 
 #[test]

@@ -281,3 +281,144 @@ fn bad_clients_end_alone() {
     assert_eq!(good.read(0, BLOCK).unwrap(), vec![0; BLOCK]);
     assert_eq!(good.write(0, &pattern(1, 1)), 0);
 }
+
+/// What `carillon volume show` says of a volume at a node, once it is so.
+fn shown(node: &Node, name: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    harness::until(TEST_TIMEOUT, "the volume is shown so", || {
+        let (code, text) = node.carillon(&["volume", "show", name, "--json"]);
+        let shown: Value = serde_json::from_str(&text).ok()?;
+        (code == 0 && is_so(&shown)).then_some(shown)
+    })
+}
+
+/// Opens a volume at a node as soon as it is known there.
+fn opened(node: &Node, name: &str) -> Disk {
+    harness::until(TEST_TIMEOUT, "the node serves the volume", || Disk::open(node.nbd, name).ok())
+}
+
+#[test]
+fn a_clone_shares_its_source_as_of_then_and_is_written_apart() {
+    let cluster = prepared("volumes_cloned");
+    let run = |words: &[&str]| {
+        let (code, text) = cluster.nodes[0].carillon(words);
+        assert_eq!(code, 0, "{words:?}: {text}");
+        text
+    };
+    let mut disk = Disk::open(cluster.nodes[0].nbd, "disk").unwrap();
+    let old = pattern(1, 16);
+    assert_eq!(disk.write(0, &old), 0);
+    run(&["volume", "clone", "disk", "copy"]);
+    // What the source is given later is not in the clone, neither bytes nor zeroes.
+    let new = pattern(2, 20);
+    assert_eq!(disk.write(4 * BLOCK as u64, &new), 0);
+    assert_eq!(disk.act(TRIM, 0, 2 * BLOCK as u32), 0);
+    let mut expected = old.clone();
+    expected.resize(SIZE, 0);
+    for node in &cluster.nodes {
+        let mut copy = opened(node, "copy");
+        assert_eq!(copy.size, SIZE as u64);
+        assert_eq!(copy.read(0, SIZE).unwrap(), expected);
+        assert_eq!(copy.read(5, 9).unwrap(), expected[5..14]);
+    }
+    // What the clone is given is in the clone alone.
+    let (mut copy, mut other) =
+        (opened(&cluster.nodes[1], "copy@session=a"), opened(&cluster.nodes[2], "copy@session=a"));
+    let own = pattern(3, 3);
+    assert_eq!(copy.write(6 * BLOCK as u64, &own), 0);
+    expected[6 * BLOCK..9 * BLOCK].copy_from_slice(&own);
+    assert_eq!(other.act(TRIM, 10 * BLOCK as u64, 2 * BLOCK as u32), 0);
+    assert_eq!(other.act(WRITE_ZEROES, 12 * BLOCK as u64, BLOCK as u32), 0);
+    assert_eq!(other.write(13 * BLOCK as u64, &[0; BLOCK]), 0);
+    expected[10 * BLOCK..14 * BLOCK].fill(0);
+    assert_eq!(copy.read(0, SIZE).unwrap(), expected, "one request merges both");
+    assert_eq!(
+        other.read(9 * BLOCK as u64 + 7, 5 * BLOCK).unwrap(),
+        expected[9 * BLOCK + 7..][..5 * BLOCK]
+    );
+    let mut of_source = old[2 * BLOCK..4 * BLOCK].to_vec();
+    of_source.extend_from_slice(&new);
+    assert_eq!(disk.read(2 * BLOCK as u64, of_source.len()).unwrap(), of_source);
+    // Many at once.
+    (0..100).for_each(|_| copy.ask(0, 0, SIZE as u32, &[]));
+    for _ in 0..100 {
+        assert_eq!(copy.reply().0, 0);
+        let mut bytes = vec![0; SIZE];
+        copy.stream.read_exact(&mut bytes).unwrap();
+        assert!(bytes == expected);
+    }
+    // Which blocks are there, as others see it.
+    let uri = format!("nbd://{}/copy", cluster.nodes[2].nbd);
+    let map = std::process::Command::new("timeout")
+        .args(["60", "nbdinfo", "--map=base:allocation", "--totals", "--json", &uri])
+        .output()
+        .expect("timeout is there");
+    let totals: Value = serde_json::from_slice(&map.stdout).expect("it is JSON");
+    let data = totals.as_array().unwrap().iter().find(|one| one["type"] == 0).unwrap();
+    assert_eq!(data["size"], 12 * BLOCK, "{totals}");
+
+    // A clone of the clone, as of a past time of it; and past times of clones.
+    let then = run(&["volume", "snapshot", "copy", "--ttl", "5m"]);
+    let then = then.trim();
+    let mut before = expected.clone();
+    assert_eq!(copy.write(0, &pattern(4, 1)), 0);
+    expected[..BLOCK].copy_from_slice(&pattern(4, 1));
+    let twin_of = format!("copy@{then}");
+    run(&["volume", "clone", &twin_of, "twin"]);
+    let mut twin = opened(&cluster.nodes[2], "twin");
+    assert_eq!(twin.read(0, SIZE).unwrap(), before);
+    assert_eq!(twin.act(TRIM, BLOCK as u64, BLOCK as u32), 0);
+    before[BLOCK..2 * BLOCK].fill(0);
+    assert_eq!(twin.read(0, SIZE).unwrap(), before);
+    before[BLOCK..2 * BLOCK].copy_from_slice(&old[BLOCK..2 * BLOCK]);
+    let mut past = opened(&cluster.nodes[1], &twin_of);
+    assert_eq!(past.read(0, SIZE).unwrap(), before);
+    assert_eq!(copy.read(0, SIZE).unwrap(), expected);
+
+    // Old versions go, and those of clones stay.
+    run(&["gc", "--keyspace", "disk"]);
+    run(&["gc", "--keyspace", "copy"]);
+    assert_eq!(copy.read(0, SIZE).unwrap(), expected);
+    assert_eq!(past.read(0, SIZE).unwrap(), before);
+    let all = run(&["volume", "list"]);
+    assert!(all.contains("CLONE OF") && all.contains("disk@"), "{all}");
+    let source = &shown(&cluster.nodes[2], "copy", |_| true)["clone_of"]["volume"];
+    assert_eq!(source, "disk");
+
+    // A source outlives its clones, and a clone what needs its source.
+    for (words, why) in [
+        (&["volume", "delete", "disk"][..], "source of clones: copy;"),
+        (&["volume", "flatten", "disk"], "is not a clone"),
+        (&["volume", "flatten", "copy"], "snapshots of clone 'copy'"),
+        (&["volume", "clone", "disk", "copy"], "already is a keyspace"),
+        (&["volume", "clone", "nothing", "new"], "no volume"),
+        (&["volume", "clone", "disk@2020-01-01T00:00:00Z", "new"], "are gone"),
+        (&["volume", "clone", "disk@2200-01-01T00:00:00Z", "new"], "future"),
+        (&["volume", "clone", "disk@yesterday", "new"], "is no time"),
+        (&["volume", "clone", "0", "new"], "not a volume"),
+    ] {
+        let (code, text) = cluster.nodes[0].carillon(words);
+        assert!((1..=2).contains(&code) && text.contains(why), "{words:?}: {code} {text}");
+    }
+    run(&["snapshot", "release", then]);
+    let (code, text) = cluster.nodes[0].carillon(&["volume", "flatten", "copy"]);
+    assert!((1..=2).contains(&code) && text.contains("source of clones: twin;"), "{code} {text}");
+    run(&["volume", "flatten", "twin"]);
+    // It is written while it is flattened.
+    let own = pattern(5, 1);
+    assert_eq!(copy.write(3 * BLOCK as u64, &own), 0);
+    expected[3 * BLOCK..4 * BLOCK].copy_from_slice(&own);
+    run(&["volume", "flatten", "copy"]);
+    for node in &cluster.nodes {
+        shown(node, "copy", |shown| shown["clone_of"].is_null());
+    }
+    run(&["volume", "delete", "disk"]);
+    assert_eq!(copy.read(0, SIZE).unwrap(), expected);
+    assert_eq!(copy.act(TRIM, 0, BLOCK as u32), 0);
+    expected[..BLOCK].fill(0);
+    assert_eq!(other.read(0, SIZE).unwrap(), expected);
+    before[BLOCK..2 * BLOCK].fill(0);
+    assert_eq!(twin.read(0, SIZE).unwrap(), before);
+    run(&["volume", "check", "copy"]);
+    let (error, text) = Disk::choose(cluster.nodes[1].nbd, "copy@1m ago").err().unwrap();
+    assert!(error == 0x8000_0006 && text.contains("that was flattened at"), "{text}");
+}

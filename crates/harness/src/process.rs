@@ -232,7 +232,15 @@ impl Directory {
     /// The system refuses to make it.
     pub fn new(name: &str) -> io::Result<Self> {
         let base = std::env::var_os("BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        sweep(&base);
+        Self::within(&base, name)
+    }
+
+    /// As [`Self::new`], in a directory of choice.
+    ///
+    /// # Errors
+    /// As of [`Self::new`].
+    pub fn within(base: &Path, name: &str) -> io::Result<Self> {
+        sweep(base);
         let path = base.join(format!("{PREFIX}{}-{name}", std::process::id()));
         fs::create_dir_all(&path)?;
         Ok(Self(path))

@@ -35,6 +35,7 @@
 //! 3. More than one replica means durability [`Durability::Sync`] (SAFETY G9).
 //! 4. [`AdminState::Removed`] is for ever: ids of nodes are never used again.
 //! 5. The cluster version never falls, and rises by one at a time.
+//! 6. The source of a clone is there.
 //!
 //! A new keyspace has an odd number of replicas: four survive the loss of one, as three do.
 //! Catalogues with even numbers can still be read. The number can only be raised.
@@ -47,11 +48,11 @@
 //! |---|---|
 //! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, admin state, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: cluster version `u8`. Or 7: an op of [`mod@linear_hash`]. Or 8: one of [`mod@libraries`]. Or 9: one of [`mod@crate::leases`] |
 //! | admin state | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
-//! | options | placement `u8` (0 hashed, 1 ordered, 2 linear hash), durability `u8` (0 sync, 1 interval, 2 memory; and 128 if writes of what a key has make no version; and 64 if it is a volume, and 32 if that is one of several writers), retention in ms `varint`, replicas `u8`; then, of a volume, its size in bytes `varint`, the bytes of a block `varint` |
-//! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow, bit 3 a `u8` follows, 1 if writes of what a key has make no version, else 0, bit 4 the size of a volume `varint` follows; then those, as in options |
+//! | options | placement `u8` (0 hashed, 1 ordered, 2 linear hash), durability `u8` (0 sync, 1 interval, 2 memory; and 128 if writes of what a key has make no version; 64 if it is a volume; 32 if that is one of several writers; and 16 if it is or was a clone), retention in ms `varint`, replicas `u8`; then, of a volume, its size in bytes `varint`, the bytes of a block `varint`; then, of a clone, `u8` 1, the id of its source `varint`, its time u64, or of one that was flattened `u8` 2, since when u64 |
+//! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow, bit 3 a `u8` follows, 1 if writes of what a key has make no version, else 0, bit 4 the size of a volume `varint` follows, bit 5 the time since which a clone needs no source u64 follows; then those, as in options |
 //! | catalogue | version `u8` = 2 to 5, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; from version 3 on then count `varint` and by rising node u64 its admin state, not 0; from version 4 on then the cluster version `u8`, at least 2; in version 5 then [`mod@libraries`]. Version 5 only if there are libraries, or scripts were forgotten. Cluster version 1: version 2 if no node has an admin state but 0, else 3 |
 //! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each; then, of linear hashing, the record of its [`mod@linear_hash`] |
-//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, admin state); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many admin states; 16 version skipped (that there is `u8`, that asked for `u8`); 17 version too low (that there is `u8`, that needed `u8`); 18 no table (name `bytes`); 19 the table is at another epoch (name `bytes`, record); 20 library exists, 21 function exists, 22 no library (each: name `bytes`); 23 libraries too large (`varint`); 24 lease too long (`varint`); 25 too many leases; 26 no lease (`varint`); 27 below the safe point (that asked for and the safe point, u64 each); 28 bad volume (bytes and bytes of a block, `varint` each); 29 no volume (name `bytes`) |
+//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, admin state); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many admin states; 16 version skipped (that there is `u8`, that asked for `u8`); 17 version too low (that there is `u8`, that needed `u8`); 18 no table (name `bytes`); 19 the table is at another epoch (name `bytes`, record); 20 library exists, 21 function exists, 22 no library (each: name `bytes`); 23 libraries too large (`varint`); 24 lease too long (`varint`); 25 too many leases; 26 no lease (`varint`); 27 below the safe point (that asked for and the safe point, u64 each); 28 bad volume (bytes and bytes of a block, `varint` each); 29 no volume (name `bytes`); 30 no clone (name `bytes`, why `u8`: 1 no volume, 2 too many, 3 too deep, 4 other blocks); 31 no clone to flatten (name `bytes`); 32 clones need it (name `bytes`, theirs `bytes`); 33 snapshots need its source (name `bytes`) |
 
 mod admin_states;
 mod check;
@@ -70,6 +71,7 @@ use crate::ids::{KeyspaceId, NodeId, ShardId};
 use crate::leases::{Lease, LeaseOp};
 use crate::position::Placement;
 use crate::slot::{SLOTS, Slot, slot_of};
+use crate::timestamp::Timestamp;
 
 pub use admin_states::{ADMIN_STATES_MAX, AdminState, AdminStates, REMAINING_NODES_MAX};
 pub use check::{check_name, check_new_name, check_options, is_made_on_use};
@@ -78,7 +80,10 @@ pub use libraries::{
     Function, FunctionFlags, LIBRARIES_BYTES_MAX, Libraries, Library, LibraryOp, RestorePolicy,
 };
 pub use linear_hash::{LinearHashOp, LinearHashRecord, LinearHashStep};
-pub use volume::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, VOLUME_BYTES_MAX, VolumeOptions};
+pub use volume::{
+    BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, CLONE_DEPTH_MAX, CLONES_MAX, NoCloneReason, VOLUME_BYTES_MAX,
+    VolumeOptions, VolumeOrigin,
+};
 
 use check::{check_invariants, check_replicas};
 
@@ -168,6 +173,8 @@ pub struct KeyspaceAlteration {
     pub skips_equal: Option<bool>,
     /// The new size of a volume, in bytes.
     pub volume_bytes: Option<u64>,
+    /// Of a clone: it has all blocks of its source from this time on, and needs it no more.
+    pub flattened_at: Option<Timestamp>,
 }
 
 /// A named set of keys.
@@ -387,14 +394,14 @@ impl Catalogue {
         if self.next_keyspace.0 == u32::MAX {
             return Err(CatalogueError::OutOfIds);
         }
-        Ok(())
+        options.volume.map_or(Ok(()), |volume| self.check_clone(name, &volume))
     }
 
     /// Makes a keyspace with its shards and gives out their ids.
     ///
     /// # Errors
     /// `BadName`, `RetentionTooLong`, `BadReplicas`, `NeedsSync`, `BadVolume`, `VersionTooLow`,
-    /// `Exists`, `TooMany`, `OutOfIds`.
+    /// `Exists`, `TooMany`, `OutOfIds`; of a clone `NoClone`, `BelowSafePoint`.
     pub fn create(
         &mut self,
         name: &str,
@@ -420,15 +427,21 @@ impl Catalogue {
     ///
     /// # Errors
     /// `NotFound`, `BadReplicas`, `FewerReplicas`, `RetentionTooLong`, `NeedsSync`,
-    /// `VersionTooLow`, `NoVolume`, `BadVolume`.
+    /// `VersionTooLow`, `NoVolume`, `BadVolume`, `NotClone`, `HasClones`.
     pub fn alter(
         &mut self,
         name: &str,
         change: KeyspaceAlteration,
     ) -> Result<&Keyspace, CatalogueError> {
-        let found = self.keyspaces.get_mut(name);
+        let found = self.keyspaces.get(name);
         let keyspace = found.ok_or_else(|| CatalogueError::NotFound { name: name.into() })?;
         let mut options = keyspace.options;
+        if let Some(since) = change.flattened_at {
+            let clone = options.volume.as_mut().filter(|volume| volume.source().is_some());
+            let clone = clone.ok_or_else(|| CatalogueError::NotClone { name: name.into() })?;
+            clone.origin = VolumeOrigin::Flattened { since };
+            self.check_no_clones(keyspace, since)?;
+        }
         options.durability = change.durability.unwrap_or(options.durability);
         options.retention_ms = change.retention_ms.unwrap_or(options.retention_ms);
         options.skips_equal = change.skips_equal.unwrap_or(options.skips_equal);
@@ -452,6 +465,8 @@ impl Catalogue {
             options.replicas = to;
         }
         check_invariants(&options)?;
+        let keyspace = self.keyspaces.get_mut(name);
+        let keyspace = keyspace.ok_or_else(|| CatalogueError::NotFound { name: name.into() })?;
         keyspace.options = options;
         Ok(keyspace)
     }
@@ -486,8 +501,11 @@ impl Catalogue {
     /// Removes a keyspace and answers what it was: the caller removes its shards.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound`, `HasClones`.
     pub fn drop(&mut self, name: &str) -> Result<Keyspace, CatalogueError> {
+        if let Some(keyspace) = self.get(name) {
+            self.check_no_clones(keyspace, Timestamp::MAX)?;
+        }
         let removed = self.keyspaces.remove(name);
         removed.ok_or_else(|| CatalogueError::NotFound { name: name.into() })
     }

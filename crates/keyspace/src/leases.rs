@@ -161,7 +161,7 @@ impl Leases {
     }
 
     /// Applies an entry of time `now_ms`. `safe_point` names the safe point of a keyspace that
-    /// there is. Returns the lease as it is then; one that was ended, as it was.
+    /// there is, and `is_pinned` says whether others than leases pin a time of it. Returns the lease as it is then; one that was ended, as it was.
     ///
     /// # Errors
     /// `LeaseTooLong`, `TooManyLeases`, `NoLease`, `NotFound`, `BelowSafePoint`. Nothing has
@@ -171,6 +171,7 @@ impl Leases {
         op: &LeaseOp,
         now_ms: u64,
         safe_point: impl Fn(KeyspaceId) -> Option<Timestamp>,
+        is_pinned: impl Fn(KeyspaceId, Timestamp) -> bool,
     ) -> Result<Lease, CatalogueError> {
         self.end_by(now_ms);
         op.check_proposal()?;
@@ -187,7 +188,8 @@ impl Leases {
                     };
                     let safe_point = safe_point(*keyspace).ok_or_else(no_keyspace)?;
                     let is_pinned = *kind == LeaseKind::Pin
-                        && self.pins(*keyspace, safe_point).binary_search(at).is_ok();
+                        && (self.pins(*keyspace, safe_point).binary_search(at).is_ok()
+                            || is_pinned(*keyspace, *at));
                     if *at < safe_point && !is_pinned {
                         return Err(CatalogueError::BelowSafePoint { at: *at, safe_point });
                     }
@@ -388,19 +390,24 @@ mod tests {
     #[test]
     fn oldest_live_lease_holds_keyspace() {
         let mut leases = Leases::default();
-        let first = leases.apply(&open(7, &[A, B], 150, 50), 200, point).unwrap();
+        let first = leases.apply(&open(7, &[A, B], 150, 50), 200, point, |_, _| false).unwrap();
         assert_eq!((first.id, first.end_ms), (1, 250));
-        let second = leases.apply(&open(8, &[A], 180, 100), 200, point).unwrap();
+        let second = leases.apply(&open(8, &[A], 180, 100), 200, point, |_, _| false).unwrap();
         assert_eq!(leases.oldest_hold(A, 249).map(|lease| lease.id), Some(first.id));
         assert_eq!(leases.oldest_hold(A, 250).map(|lease| lease.id), Some(second.id));
         assert_eq!(leases.oldest_hold(B, 250), None);
-        let renewed = leases.apply(&LeaseOp::Renew { id: 1, ttl_ms: 60 }, 240, point).unwrap();
+        let renewed =
+            leases.apply(&LeaseOp::Renew { id: 1, ttl_ms: 60 }, 240, point, |_, _| false).unwrap();
         assert_eq!(renewed.end_ms, 300);
-        let shorter = leases.apply(&LeaseOp::Renew { id: 1, ttl_ms: 1 }, 240, point).unwrap();
+        let shorter =
+            leases.apply(&LeaseOp::Renew { id: 1, ttl_ms: 1 }, 240, point, |_, _| false).unwrap();
         assert_eq!(shorter.end_ms, 300);
         let end = LeaseOp::End { id: 1 };
-        assert_eq!(leases.apply(&end, 260, point), Ok(renewed));
-        assert_eq!(leases.apply(&end, 260, point), Err(CatalogueError::NoLease { id: 1 }));
+        assert_eq!(leases.apply(&end, 260, point, |_, _| false), Ok(renewed));
+        assert_eq!(
+            leases.apply(&end, 260, point, |_, _| false),
+            Err(CatalogueError::NoLease { id: 1 })
+        );
     }
 
     #[test]
@@ -413,7 +420,7 @@ mod tests {
         };
         let mut leases = Leases::default();
         for (request, keyspaces, at) in [(7, &[A, B][..], 150), (8, &[A], 120), (9, &[A], 300)] {
-            leases.apply(&pin(request, keyspaces, at), 200, point).unwrap();
+            leases.apply(&pin(request, keyspaces, at), 200, point, |_, _| false).unwrap();
         }
         assert_eq!(leases.oldest_hold(A, 200), None);
         assert_eq!(leases.pins(A, ms(250)), [ms(120), ms(150)]);
@@ -421,9 +428,9 @@ mod tests {
         assert!(leases.pins(B, ms(150)).is_empty(), "it can be read anyway");
         // The safe point has passed; where a pin is, another one may come.
         let raised = |_| Some(ms(250));
-        assert!(leases.apply(&pin(10, &[A], 120), 210, raised).is_ok());
+        assert!(leases.apply(&pin(10, &[A], 120), 210, raised, |_, _| false).is_ok());
         for refused in [pin(11, &[A], 121), pin(12, &[A, B], 120), open(13, &[A], 120, 50)] {
-            let refused = leases.apply(&refused, 210, raised);
+            let refused = leases.apply(&refused, 210, raised, |_, _| false);
             assert!(matches!(refused, Err(CatalogueError::BelowSafePoint { .. })), "{refused:?}");
         }
         // By entries: nobody's clock ends them.
@@ -440,8 +447,8 @@ mod tests {
     #[test]
     fn repeated_request_opens_one_lease() {
         let mut leases = Leases::default();
-        let first = leases.apply(&open(7, &[A], 150, 50), 200, point).unwrap();
-        assert_eq!(leases.apply(&open(7, &[A], 150, 50), 201, point), Ok(first));
+        let first = leases.apply(&open(7, &[A], 150, 50), 200, point, |_, _| false).unwrap();
+        assert_eq!(leases.apply(&open(7, &[A], 150, 50), 201, point, |_, _| false), Ok(first));
         assert_eq!(leases.live(0).count(), 1);
     }
 
@@ -450,27 +457,33 @@ mod tests {
         let mut leases = Leases::default();
         let safe_point = ms(100);
         let below = CatalogueError::BelowSafePoint { at: ms(99), safe_point };
-        assert_eq!(leases.apply(&open(1, &[A], 99, 50), 200, point), Err(below));
-        let none = leases.apply(&open(1, &[KeyspaceId(3)], 150, 50), 200, point);
+        assert_eq!(leases.apply(&open(1, &[A], 99, 50), 200, point, |_, _| false), Err(below));
+        let none = leases.apply(&open(1, &[KeyspaceId(3)], 150, 50), 200, point, |_, _| false);
         assert!(matches!(none, Err(CatalogueError::NotFound { .. })));
         for ttl_ms in [0, LEASE_MS_MAX + 1] {
             let refused = Err(CatalogueError::LeaseTooLong { ttl_ms });
-            assert_eq!(leases.apply(&open(1, &[A], 150, ttl_ms), 200, point), refused);
+            assert_eq!(
+                leases.apply(&open(1, &[A], 150, ttl_ms), 200, point, |_, _| false),
+                refused
+            );
         }
         for request in 0..LEASES_MAX as u64 {
-            leases.apply(&open(request, &[A], 150, 50), 200, point).unwrap();
+            leases.apply(&open(request, &[A], 150, 50), 200, point, |_, _| false).unwrap();
         }
         let one_more = open(1 << 20, &[A], 150, 50);
-        assert_eq!(leases.apply(&one_more, 249, point), Err(CatalogueError::TooManyLeases));
-        let later = leases.apply(&one_more, 250, point).unwrap();
+        assert_eq!(
+            leases.apply(&one_more, 249, point, |_, _| false),
+            Err(CatalogueError::TooManyLeases)
+        );
+        let later = leases.apply(&one_more, 250, point, |_, _| false).unwrap();
         assert_eq!(later.id, LEASES_MAX as u64 + 1, "all others have ended");
     }
 
     #[test]
     fn leases_are_read_as_they_are_written() {
         let mut leases = Leases::default();
-        leases.apply(&open(7, &[A, B], 150, 50), 200, point).unwrap();
-        leases.apply(&open(8, &[B], 160, 50), 200, point).unwrap();
+        leases.apply(&open(7, &[A, B], 150, 50), 200, point, |_, _| false).unwrap();
+        leases.apply(&open(8, &[B], 160, 50), 200, point, |_, _| false).unwrap();
         leases.drop_keyspace(B);
         let mut bytes = Vec::new();
         leases.encode(&mut bytes);

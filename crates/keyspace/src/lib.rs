@@ -54,7 +54,7 @@ pub use arc::Arc;
 pub use catalogue::{
     AdminState, AdminStates, Catalogue, CatalogueError, CatalogueOp, Durability, Keyspace,
     KeyspaceAlteration, KeyspaceOptions, Libraries, Library, LibraryOp, LinearHashOp,
-    LinearHashRecord, LinearHashStep, Subject, VolumeOptions, is_made_on_use,
+    LinearHashRecord, LinearHashStep, Subject, VolumeOptions, VolumeOrigin, is_made_on_use,
 };
 pub use cluster_version::{ClusterVersion, Feature, UnsupportedVersion, VersionRange};
 pub use codec::DecodeError;

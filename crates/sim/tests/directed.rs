@@ -68,6 +68,7 @@ fn start_at(wall_ms: u64) -> Start {
         forgets: None,
         forgets_ends: false,
         system_replicas: 1,
+        reshape: node::control::ReshapeLimits::default(),
     }
 }
 

@@ -73,6 +73,35 @@ fn watched_cluster_forms_serves_and_shows_what_it_holds() {
     assert!(theirs.to_string().contains("clients"), "{theirs}");
 }
 
+/// What the tour shows of LH*: keys that were asked for before there was a keyspace come, and the
+/// table grows bucket by bucket, and shrinks.
+#[test]
+fn linear_hash_table_grows_with_its_keys_and_shrinks_without_them() {
+    let mut plan = plan(3);
+    plan.setup.placement = sim::live::action::Layout::LinearHash;
+    let mut sim = Simulation::new(plan, true).expect("a plan that can be");
+    let fill =
+        |prefix: &str, count| Action::Fill { count, prefix: Some(prefix.into()), keyspace: None };
+    sim.act(fill("key-", 60)).expect("it waits for the keyspace");
+    sim.advance(20_000);
+    let shards = |sim: &Simulation| sim.shards().iter().filter(|one| one.keys > 0).count();
+    assert_eq!(shards(&sim), 1);
+    let keys: u64 = sim.shards().iter().map(|one| one.keys).sum();
+    assert!(keys >= 60, "{keys}");
+    for part in 0..2 {
+        sim.act(fill(&format!("more-{part}-"), 1000)).expect("it can be done");
+        sim.advance(20_000);
+    }
+    let many = shards(&sim);
+    assert!(many > 4, "{many}");
+    let clear = Action::Clear { prefix: Some("more-".into()), keyspace: None };
+    sim.act(clear).expect("it can be done");
+    sim.advance(60_000);
+    let last = shards(&sim);
+    assert!(last < many, "{many}, {last}");
+    assert_eq!(sim.phase(), Phase::Running, "{:?}", sim.broken());
+}
+
 #[test]
 fn crashed_leader_is_told_and_replaced() {
     let mut sim = formed(3);

@@ -10,6 +10,7 @@
 //!           ─► run a: ended · run c: ended              ─► one entry
 //!                                  Done    ─► a, c answered     b leaves the queue
 //!                                  Changed ─► a, c run again    b leaves the queue
+//!                                  led elsewhere ─► a, c to that queue
 //! ```
 //!
 //! **In order.** A script leaves its queue once all earlier scripts of its client are done. Until a
@@ -26,7 +27,8 @@ use command::{NotDone, ObservedVersion, Reply, Transaction};
 
 use crate::interactive::InteractiveTxn;
 
-/// After so many conflicts in a row a script leaves the queue, and may reserve its keys.
+/// After so many conflicts in a row a script leaves the queue, and may reserve its keys. One script
+/// of a batch does: over shards, all of them would conflict with each other.
 pub const CONFLICTS_MAX: u32 = 4;
 
 /// What became of a script that ran.
@@ -38,6 +40,9 @@ pub enum Ran<R> {
     Void(R),
     /// It cannot go on in the queue: it touches a key of another shard, or takes long.
     Leaves,
+    /// Its keys cannot be read here now: another node leads the shard, or a transaction has locked
+    /// them.
+    Blocked,
     /// It would read or write more than one entry holds, beside what those before it did. It begins
     /// the next batch, or leaves if it was alone.
     Full,
@@ -139,6 +144,9 @@ pub struct SettledBatch<J, R> {
     pub refused: Vec<(J, NotDone)>,
     /// These leave the queue, by client: they run over shards.
     pub leaving: Vec<(u64, J)>,
+    /// These leave the queue, by client, and look for it again a moment later: another node leads
+    /// their shard, or their keys are locked.
+    pub moved: Vec<(u64, J)>,
     /// These run again in the queue, before all others.
     pub again: Vec<(u64, J)>,
 }
@@ -163,7 +171,7 @@ impl<J, R> ScriptBatch<J, R> {
         for one in &mut scripts {
             match one.ran {
                 None => _ = waiting.insert(one.client),
-                Some(Ran::Leaves) if waiting.contains(&one.client) => one.ran = None,
+                Some(Ran::Leaves | Ran::Blocked) if waiting.contains(&one.client) => one.ran = None,
                 _ => {}
             }
         }
@@ -206,7 +214,7 @@ impl<J, R> ScriptBatch<J, R> {
                     break;
                 }
             }
-            if matches!(one.ran, Some(Ran::Leaves)) {
+            if matches!(one.ran, Some(Ran::Leaves | Ran::Blocked)) {
                 away.insert(one.client);
             }
         }
@@ -215,12 +223,11 @@ impl<J, R> ScriptBatch<J, R> {
 
     /// Scripts that cannot run in the queue, since its shard is not here any more.
     pub fn unplaced(scripts: Vec<(u64, J)>) -> SettledBatch<J, R> {
-        let (answered, refused, leaving, again) = Default::default();
-        let mut settled = SettledBatch { answered, refused, leaving, again };
+        let mut settled = SettledBatch::default();
         let mut away = BTreeSet::new();
         for (client, script) in scripts {
             match away.insert(client) {
-                true => settled.leaving.push((client, script)),
+                true => settled.moved.push((client, script)),
                 false => settled.again.push((client, script)),
             }
         }
@@ -234,46 +241,61 @@ impl<J, R> ScriptBatch<J, R> {
         outcome: &BatchOutcome,
         mut conflict: impl FnMut(&mut J) -> u32,
     ) -> SettledBatch<J, R> {
-        let (answered, refused, leaving, again) = Default::default();
-        let mut settled = SettledBatch { answered, refused, leaving, again };
+        let mut settled = SettledBatch::default();
         // Clients with a script that is not done: their later ones wait for it.
         let mut waiting = BTreeSet::new();
         for BatchScript { client, mut script, ran } in self.scripts {
-            let mut leaves = match (ran, outcome) {
+            let mut unless_often = |otherwise| match conflict(&mut script) > CONFLICTS_MAX {
+                true if settled.leaving.is_empty() => Next::OverShards,
+                _ => otherwise,
+            };
+            let next = match (ran, outcome) {
                 (Some(Ran::Void(reply)), _) | (Some(Ran::Ended(reply)), BatchOutcome::Done) => {
                     settled.answered.push((script, reply));
                     continue;
                 }
-                (Some(Ran::Ended(_)), BatchOutcome::NotDone(why)) if !may_go_on(*why) => {
-                    settled.refused.push((script, *why));
-                    continue;
-                }
-                (Some(Ran::Ended(_)), BatchOutcome::Changed) => {
-                    conflict(&mut script) > CONFLICTS_MAX
-                }
-                _ => true,
+                (Some(Ran::Ended(_)), BatchOutcome::NotDone(why)) => match why {
+                    NotDone::Locked => unless_often(Next::Again),
+                    NotDone::CrossShard => Next::OverShards,
+                    why if is_led_elsewhere(*why) => Next::FindQueue,
+                    why => {
+                        settled.refused.push((script, *why));
+                        continue;
+                    }
+                },
+                (Some(Ran::Ended(_)), BatchOutcome::Changed) => unless_often(Next::Again),
+                (Some(Ran::Blocked), _) => unless_often(Next::FindQueue),
+                _ => Next::OverShards,
             };
-            leaves &= !waiting.contains(&client);
-            waiting.insert(client);
-            match leaves {
-                true => settled.leaving.push((client, script)),
-                false => settled.again.push((client, script)),
+            let is_first = waiting.insert(client);
+            match next {
+                Next::OverShards if is_first => settled.leaving.push((client, script)),
+                Next::FindQueue if is_first => settled.moved.push((client, script)),
+                _ => settled.again.push((client, script)),
             }
         }
         settled
     }
 }
 
-/// Whether nothing of a batch is done, and its scripts may be tried over shards.
-fn may_go_on(why: NotDone) -> bool {
-    matches!(
-        why,
-        NotDone::NotLeader
-            | NotDone::EntryReplaced
-            | NotDone::NoSuchShard
-            | NotDone::CrossShard
-            | NotDone::Locked
-    )
+/// What a script does next that is not done.
+enum Next {
+    Again,
+    FindQueue,
+    OverShards,
+}
+
+impl<J, R> Default for SettledBatch<J, R> {
+    fn default() -> Self {
+        let (answered, refused, leaving, moved, again) = Default::default();
+        Self { answered, refused, leaving, moved, again }
+    }
+}
+
+/// Whether nothing of a batch is done because another node leads the shard, or its keys are in
+/// another shard.
+fn is_led_elsewhere(why: NotDone) -> bool {
+    matches!(why, NotDone::NotLeader | NotDone::EntryReplaced | NotDone::NoSuchShard)
 }
 
 #[cfg(test)]

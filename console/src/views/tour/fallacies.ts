@@ -42,6 +42,9 @@ function losses({ events, sim }: Seen): string {
 }
 
 function latency(seen: Seen): string {
+  const network = seen.sim?.network;
+  if (seen.sim)
+    return network ? `a message takes up to ${duration(network.delay_ms_max)}` : "not measured here";
   const trips = (last(seen)?.peers ?? []).flatMap((peer) => peer.roundTripSeconds ?? []);
   const slowest = Math.max(0, ...trips);
   const fsync = last(seen)?.fsyncP99 ?? null;
@@ -53,6 +56,9 @@ function latency(seen: Seen): string {
 }
 
 function traffic(seen: Seen): string {
+  const network = seen.sim?.network;
+  if (seen.sim)
+    return network ? `${shortCount(network.sent)} messages between nodes so far` : "not measured here";
   const peers = last(seen)?.peers ?? [];
   if (peers.length === 0) return "no measurement yet";
   const sum = peers.reduce((all, peer) => all + peer.inBytes + peer.outBytes, 0);
@@ -84,8 +90,12 @@ function cost(seen: Seen): string {
   const point = last(seen);
   const peers = point?.peers ?? [];
   const sum = peers.reduce((all, peer) => all + peer.inBytes + peer.outBytes, 0);
-  if (!point || point.commands < 1)
-    return seen.sim ? `${shortCount(seen.sim.answered)} requests answered` : "no requests now";
+  if (seen.sim) {
+    const { network, answered } = seen.sim;
+    if (!network || answered === 0) return `${shortCount(answered)} requests answered`;
+    return `${(network.sent / answered).toFixed(1)} messages between nodes for each request`;
+  }
+  if (!point || point.commands < 1) return "no requests now";
   return `${bytes(sum / point.commands)} between nodes for each request`;
 }
 

@@ -119,9 +119,13 @@ export const SCENES = {
   },
   grows: {
     begin: cluster(3, 2, { placement: "linear-hash" }),
-    then: [{ do: "fill", count: 400 }],
+    then: [{ do: "fill", count: 60 }],
     switches: [
-      always("1 000 more keys", { do: "fill", count: 1000, prefix: "more-" }),
+      {
+        label: "1 000 more keys",
+        // Others each time: the same ones would be written once more.
+        action: (state) => ({ do: "fill", count: 1000, prefix: `more-${state.actions}-` }),
+      },
       always("Take them away", { do: "clear", prefix: "more-" }),
     ],
     watch:

@@ -86,7 +86,7 @@ export const STEPS: readonly Step[] = [
     title: "The full table: everybody knows everything",
     picture: { kind: "ring", lookup: "full" },
     text: ({ shards, nodes }) => [
-      `The default is simple: each node keeps a table of all ${plural(shards, "shard")} and who leads them. A lookup is one look into memory: no hop, no message.`,
+      `The default is simple: each node keeps a table of all ${plural(shards, "shard")} and who leads them. A lookup is one look into memory: no hop, and no message to find the way. (A simulated client is on no node: its two messages are the question to the owner and the answer.)`,
       `The price is paid elsewhere. Each change of any shard has to reach all ${plural(nodes, "node")}. With thousands of nodes that come and go, that is a lot of gossip.`,
     ],
   },

@@ -21,7 +21,7 @@ use super::uri::parameters;
 use super::{
     cluster, cluster_version, console, dev, events, extension, feed, history, keys, keyspaces, kv,
     linger, locks, nodes, openapi, preconditions, prove, routes, snapshots, topic_stream, topics,
-    txn,
+    txn, volumes,
 };
 use crate::{Status, Surface};
 
@@ -74,6 +74,8 @@ fn routes() -> Routes {
         .route("/v1/dev/nodes/{node}/{action}", post(dev::act))
         .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
         .route("/v1/keyspaces/{name}", keyspace)
+        .route("/v1/volumes/{volume}/clone", post(volumes::clone))
+        .route("/v1/volumes/{volume}/flatten", post(volumes::flatten))
         .route("/v1/keys/{keyspace}", get(keys::list))
         .route("/v1/history/{*rest}", get(history::list))
         .route("/v1/mget", post(snapshots::get_many))
@@ -287,7 +289,8 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
          /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, \
          /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/prove, /v1/metrics, \
          /v1/events, /v1/feed, /v1/keyspaces, \
-         /v1/keyspaces/{name}, /v1/keys/{keyspace}, /v1/kv/{keyspace}/{key}, \
+         /v1/keyspaces/{name}, /v1/volumes/{volume}/{clone|flatten}, \
+         /v1/keys/{keyspace}, /v1/kv/{keyspace}/{key}, \
          /v1/history/{keyspace}/{key}, /v1/locks, /v1/locks/{name}, /v1/topics, \
          /v1/topics/{topic}, /v1/topics/{topic}/groups/{group}, /v1/route/{keyspace}/{key}, \
          /v1/mget, /v1/snapshots, /v1/snapshots/{id}, /v1/gc, /v1/txn, /v1/txn/begin, \

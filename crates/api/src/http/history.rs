@@ -11,7 +11,7 @@ use super::context::Shared;
 use super::kv::place_behind;
 use super::problem::Problem;
 use super::txn::Text;
-use super::uri::{number, parameters, timestamp, yes_or_no};
+use super::uri::{key_parameters, number, timestamp, yes_or_no};
 use crate::{HISTORY_PAGE_MAX, HistoryQuery, KeyChange};
 
 /// Writes of a page unless another number is asked for.
@@ -34,8 +34,9 @@ const LIMIT: u64 = 100;
     ])))
 )]
 pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<Page>, Problem> {
-    let (keyspace, key) = place_behind(&context, &uri, "/v1/history/")?;
-    let [before, limit, values] = parameters(uri.query(), ["before", "limit", "values"])?;
+    let known = ["before", "limit", "values"];
+    let ([before, limit, values], key) = key_parameters(uri.query(), known)?;
+    let (keyspace, key) = place_behind(&context, &uri, "/v1/history/", key)?;
     let before = before.map(|text| timestamp(&text).map_err(|why| why.at("before")));
     let before = before.transpose()?;
     let limit = limit.map(|text| number("limit", &text)).transpose()?.unwrap_or(LIMIT);

@@ -15,7 +15,7 @@ use super::preconditions::{Preconditions, ReadVerdict, tag};
 use super::problem::Problem;
 use super::reply_room::{ReplyRoom, sent};
 use super::routes;
-use super::uri::{decode, decode_text, number, parameters};
+use super::uri::{decode, decode_text, key_parameters, number};
 use crate::{Answer, ApiError, Command, Condition};
 
 /// What must be so for a value to be put.
@@ -38,7 +38,8 @@ const EXPIRES_AT_MS: HeaderName = HeaderName::from_static("carillon-expires-at-m
     get, path = "/v1/kv/{keyspace}/{key}", operation_id = "get", tag = "keys",
     params(
         ("keyspace" = String, Path, description = "Its name."),
-        ("key" = String, Path, description = "The key: any bytes."),
+        ("key" = String, Path, description = "The key: any bytes. It may be empty, and stand as \
+            the parameter `key` instead: programs take `.` and `..` out of paths."),
         ("at" = Option<String>, Query, description = "The value of then: a timestamp; \
             milliseconds since 1970 with `ms` behind them; a time of RFC 3339; an age, as \
             `10m ago`; or a snapshot's token."),
@@ -71,9 +72,9 @@ pub async fn get(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let (keyspace, key) = place(&context, &uri)?;
+    let ([at, stale, lookup], key) = key_parameters(uri.query(), ["at", "stale", "lookup"])?;
+    let (keyspace, key) = place(&context, &uri, key)?;
     let preconditions = Preconditions::of(&headers)?;
-    let [at, stale, lookup] = parameters(uri.query(), ["at", "stale", "lookup"])?;
     if at.is_some() && stale.is_some() {
         let detail = "at and stale exclude each other: a time in the past, or the newest value";
         return Err(Problem::bad_request(detail));
@@ -160,7 +161,8 @@ fn shown(
     put, path = "/v1/kv/{keyspace}/{key}", operation_id = "put", tag = "keys",
     params(
         ("keyspace" = String, Path, description = "Its name."),
-        ("key" = String, Path, description = "The key: any bytes."),
+        ("key" = String, Path, description = "The key: any bytes. It may be empty, and stand as \
+            the parameter `key` instead: programs take `.` and `..` out of paths."),
         ("ttl_ms" = Option<u64>, Query, minimum = 1, description = "It ends after so long."),
         ("if" = inline(Option<PutIf>), Query, description = "What must be so for it to be done."),
         ("lookup" = Option<String>, Query, description = "How the owner is found: see `route`."),
@@ -183,8 +185,8 @@ pub async fn put(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let (keyspace, key) = place(&context, &uri)?;
-    let [ttl_ms, when, lookup] = parameters(uri.query(), ["ttl_ms", "if", "lookup"])?;
+    let ([ttl_ms, when, lookup], key) = key_parameters(uri.query(), ["ttl_ms", "if", "lookup"])?;
+    let (keyspace, key) = place(&context, &uri, key)?;
     let expires_at_ms = ttl_ms.map(|text| expiry(&context, &text)).transpose()?;
     let when = match when.as_deref() {
         None => Condition::ALWAYS,
@@ -212,7 +214,8 @@ pub async fn put(
     delete, path = "/v1/kv/{keyspace}/{key}", operation_id = "delete", tag = "keys",
     params(
         ("keyspace" = String, Path, description = "Its name."),
-        ("key" = String, Path, description = "The key: any bytes."),
+        ("key" = String, Path, description = "The key: any bytes. It may be empty, and stand as \
+            the parameter `key` instead: programs take `.` and `..` out of paths."),
         ("lookup" = Option<String>, Query, description = "How the owner is found: see `route`."),
         ("if-match" = Option<String>, Header, description = "Entity tags, or `*`."),
         ("if-none-match" = Option<String>, Header, description = "Entity tags, or `*`."),
@@ -230,8 +233,8 @@ pub async fn delete(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let (keyspace, key) = place(&context, &uri)?;
-    let [lookup] = parameters(uri.query(), ["lookup"])?;
+    let ([lookup], key) = key_parameters(uri.query(), ["lookup"])?;
+    let (keyspace, key) = place(&context, &uri, key)?;
     let when = Preconditions::of(&headers)?.condition();
     write(&context, &keyspace, lookup, Command::Delete { key, when }).await
 }
@@ -286,23 +289,37 @@ fn written(timestamp: Option<Timestamp>) -> Response {
     response
 }
 
-/// Keyspace and key of a path.
-fn place(context: &Context, uri: &Uri) -> Result<(String, Bytes), Problem> {
-    place_behind(context, uri, "/v1/kv/")
+/// Keyspace and key of a path and its query.
+fn place(
+    context: &Context,
+    uri: &Uri,
+    in_query: Option<Vec<u8>>,
+) -> Result<(String, Bytes), Problem> {
+    place_behind(context, uri, "/v1/kv/", in_query)
 }
 
-/// Keyspace and key of a path that begins so.
+/// Keyspace and key of a path that begins so, and of its query: browsers and others take the keys
+/// `.` and `..` out of a path.
 pub(super) fn place_behind(
     context: &Context,
     uri: &Uri,
     head: &str,
+    in_query: Option<Vec<u8>>,
 ) -> Result<(String, Bytes), Problem> {
     let rest = uri.path().strip_prefix(head).unwrap_or_default();
     let Some((keyspace, key)) = rest.split_once('/') else {
         let detail = format!("the path names no key: it is {head}{{keyspace}}/{{key}}");
         return Err(Problem::bad_request(detail));
     };
-    let (keyspace, key) = (decode_text(keyspace)?, decode(key)?);
+    let (keyspace, in_path) = (decode_text(keyspace)?, decode(key)?);
+    let key = match in_query {
+        None => in_path,
+        Some(key) if in_path.is_empty() => key,
+        Some(_) => {
+            let detail = "the key stands in the path and as a parameter: leave one of them out";
+            return Err(Problem::bad_request(detail));
+        }
+    };
     let (bytes, bytes_max) = (key.len() as u64, context.options.key_bytes_max);
     if bytes > bytes_max {
         return Err(ApiError::KeyTooLong { bytes, bytes_max }.into());

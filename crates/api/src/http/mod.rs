@@ -29,6 +29,8 @@
 //!   GET    /v1/keyspaces/{name}                  one
 //!   PATCH  /v1/keyspaces/{name}                  {durability, retention_ms, replicas}
 //!   DELETE /v1/keyspaces/{name}
+//!   POST   /v1/volumes/{volume}/clone            {name, at}: a volume that shares its blocks
+//!   POST   /v1/volumes/{volume}/flatten          some of what a clone shares is copied
 //!   GET    /v1/keys/{keyspace}?prefix=P&cursor=C its keys, page by page
 //!   GET    /v1/route/{keyspace}/{key}?lookup=all how the key's owner is found, move by move
 //!   GET    /v1/kv/{keyspace}/{key}?at=TIMESTAMP  the value as it is, application/octet-stream
@@ -133,6 +135,7 @@ mod topic_stream;
 pub mod topics;
 pub mod txn;
 mod uri;
+mod volumes;
 
 use std::path::PathBuf;
 use std::sync::Arc;

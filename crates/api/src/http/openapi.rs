@@ -25,7 +25,7 @@ use utoipa::{Modify, OpenApi, ToSchema};
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Wire, kinds};
 use super::{
     cluster, cluster_version, dev, events, feed, handlers, history, keys, keyspaces, kv, locks,
-    nodes, prove, routes, snapshots, topic_stream, topics, txn,
+    nodes, prove, routes, snapshots, topic_stream, topics, txn, volumes,
 };
 
 /// Where the document is.
@@ -65,6 +65,7 @@ const PROBLEMS: &str = "x-problems";
         (name = "locks", description = "Leases with tokens that grow."),
         (name = "topics", description = "Messages that are kept, and groups that share them."),
         (name = "keyspaces", description = "The catalogue."),
+        (name = "volumes", description = "Clones of volumes, which are keyspaces."),
         (name = "shards", description = "Parts of keyspaces."),
         (name = "nodes", description = "The members of the cluster."),
         (name = "health", description = "One node."),
@@ -97,6 +98,8 @@ const PROBLEMS: &str = "x-problems";
         keyspaces::one,
         keyspaces::alter,
         keyspaces::remove,
+        volumes::clone,
+        volumes::flatten,
         keys::list,
         snapshots::get_many,
         snapshots::take,

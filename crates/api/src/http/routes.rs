@@ -8,7 +8,7 @@ use axum::response::Response;
 use super::context::{Context, Shared};
 use super::kv::place_behind;
 use super::problem::Problem;
-use super::uri::parameters;
+use super::uri::key_parameters;
 use crate::RouteStatus;
 use overlay::LookupChoice;
 
@@ -32,8 +32,8 @@ pub async fn show(
     State(context): State<Shared>,
     uri: Uri,
 ) -> Result<Json<Vec<RouteStatus>>, Problem> {
-    let (keyspace, key) = place_behind(&context, &uri, "/v1/route/")?;
-    let [lookup] = parameters(uri.query(), ["lookup"])?;
+    let ([lookup], key) = key_parameters(uri.query(), ["lookup"])?;
+    let (keyspace, key) = place_behind(&context, &uri, "/v1/route/", key)?;
     let lookup = lookup.unwrap_or_default();
     let ways = LookupChoice::parse_all(&words(&lookup).collect::<Vec<_>>()).map_err(wrong)?;
     let ask = |done| context.api.route(&keyspace, &key, &ways, true, done);

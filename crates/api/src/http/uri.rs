@@ -76,6 +76,25 @@ pub fn parameters<const N: usize>(
     Ok(texts)
 }
 
+/// Parameters, and the key that a query may name.
+type WithKey<const N: usize> = ([Option<String>; N], Option<Vec<u8>>);
+
+/// As [`parameters`], beside `key`, which is any bytes.
+///
+/// # Errors
+/// The same.
+pub fn key_parameters<const N: usize>(
+    query: Option<&str>,
+    known: [&'static str; N],
+) -> Result<WithKey<N>, Problem> {
+    let is_key = |pair: &&str| pair.starts_with("key=");
+    let pairs = || query.unwrap_or_default().split('&');
+    let others = pairs().filter(|pair| !is_key(pair)).collect::<Vec<_>>().join("&");
+    let keys = pairs().filter(is_key).collect::<Vec<_>>().join("&");
+    let [key] = byte_parameters(Some(&keys), ["key"])?;
+    Ok((parameters(Some(&others), known)?, key))
+}
+
 /// As [`parameters`], whose values are any bytes.
 ///
 /// # Errors

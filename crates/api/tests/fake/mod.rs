@@ -44,6 +44,7 @@ fn info(spec: KeyspaceSpec, id: u32) -> KeyspaceInfo {
         replicas: spec.replicas.unwrap_or(1),
         skip_equal_writes: spec.skip_equal_writes.unwrap_or(false),
         volume: spec.volume,
+        clone_of: None,
         shards: 8,
         keys: 0,
         warnings: Vec::new(),

@@ -167,3 +167,19 @@ fn what_is_read_of_a_refused_body_is_bounded() {
     let sent = (0..4096).take_while(|_| endless.write_all(&piece).is_ok()).count();
     assert!(sent < 4096 && begin.elapsed() < 3 * LONG, "{sent} MiB were taken");
 }
+
+/// Programs take `.` and `..` out of paths, and would ask for another key.
+#[test]
+fn a_key_may_stand_in_the_query() {
+    let server = serve(options());
+    assert_eq!(ask(&server, "PUT", "/v1/kv/0/?key=.&ttl_ms=60000", b"dot").status, 204);
+    assert_eq!(ask(&server, "PUT", "/v1/kv/0/", b"empty").status, 204);
+    assert_eq!(ask(&server, "GET", "/v1/kv/0/?key=.", b"").text(), "dot");
+    assert_eq!(ask(&server, "GET", "/v1/kv/0/%2E", b"").text(), "dot");
+    assert_eq!(ask(&server, "DELETE", "/v1/kv/0/?key=%2E", b"").status, 204);
+    assert_eq!(ask(&server, "GET", "/v1/kv/0/?key=.", b"").status, 404);
+    assert_eq!(ask(&server, "GET", "/v1/kv/0/", b"").text(), "empty");
+    for path in ["/v1/kv/0/a?key=b", "/v1/kv/0/?key=a&key=b", "/v1/kv/0/?key=%2"] {
+        assert_eq!(ask(&server, "GET", path, b"").problem(), "bad-request", "{path}");
+    }
+}

@@ -4,12 +4,12 @@
 //!   cargo run --release -p bench --bin feeds -- --carillon target/release/carillon
 //!
 //!   writes    writes a second with no feed, with one, and with ten, in turns
-//!   live      changes a second to one reader while the writers write as fast as they can
+//!   live      the highest rate of writes that one reader keeps up with, of steps of 100 000
 //!   history   changes a second to one reader that reads what was written before
-//!   delay     from a write's sending to its event, at half of the rate with one feed
+//!   delay     from a write's sending to its event, at half of the live rate
 //! ```
-//! Aims: one feed costs less than 1 % of the writes, ten less than 15 %; 200 000 changes a second
-//! to one reader; 99 % of events within 50 ms.
+//! Aims: ten feeds cost less than 15 % of the writes; 200 000 changes a second to one reader; 99 %
+//! of events within 50 ms.
 //!
 //! Caveats: writers and readers share the processors with the node, so ten readers cost what they
 //! read, too. A reader counts changes by their bytes and parses nothing.
@@ -64,6 +64,12 @@ const VALUE: &[u8] = b"\"value\":\"";
 /// Digits of the time at the beginning of each value: nanoseconds since the program began.
 const TIME_DIGITS: usize = 16;
 
+/// Writes a second by which the live rate rises, and how often.
+const LIVE_STEP: f64 = 100_000.0;
+const LIVE_STEPS_MAX: u32 = 6;
+/// The part of the writes that a reader who keeps up has had.
+const KEEPS_UP: f64 = 0.97;
+
 struct Load {
     resp: SocketAddr,
     http: SocketAddr,
@@ -86,6 +92,10 @@ impl Counting {
 
     fn now(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
     }
 
     fn end(self) -> Vec<Histogram<u64>> {
@@ -154,7 +164,8 @@ impl Load {
                 let (mut bytes, mut kept) = (vec![0; 1 << 20], 0);
                 while !ends.load(Ordering::Relaxed) {
                     match socket.read(&mut bytes[kept..]) {
-                        Ok(0) => panic!("the feed has ended"),
+                        // It was too slow, and was told so.
+                        Ok(0) => break,
                         Ok(read) if looks => {
                             kept += read;
                             let now = begun.elapsed().as_nanos() as u64;
@@ -231,14 +242,24 @@ fn main() -> Outcome<()> {
     let [none, one, ten] = rates.map(median);
     let cost = |with: f64| (1.0 - with / none) * 100.0;
     println!("writes/s: {none:.0} with no feed");
-    println!("          {one:.0} with one: {:.1} % (aim: < 1 %)", cost(one));
+    println!("          {one:.0} with one: {:.1} %", cost(one));
     println!("          {ten:.0} with ten: {:.1} % (aim: < 15 %)", cost(ten));
 
-    let (reader, writers) = (load.read(1, "now", true)?, load.write(None));
-    let live = load.rate(&reader);
-    writers.end();
-    reader.end();
-    println!("changes/s: {live:.0} to one reader while all is written (aim: 200 000)");
+    let mut live = 0.0;
+    for step in 1..=LIVE_STEPS_MAX {
+        let rate = f64::from(step) * LIVE_STEP;
+        let (reader, writers) = (load.read(1, "now", true)?, load.write(Some(rate)));
+        let read = load.rate(&reader);
+        let written = load.rate(&writers);
+        writers.end();
+        reader.end();
+        println!("changes/s: {read:.0} to one reader of {written:.0} written");
+        if read < KEEPS_UP * rate {
+            break;
+        }
+        live = rate;
+    }
+    println!("           it keeps up with {live:.0} (aim: 200 000)");
 
     let (begun, writers) = (Instant::now(), load.write(None));
     thread::sleep(Duration::from_secs(load.options.seconds));
@@ -248,14 +269,17 @@ fn main() -> Outcome<()> {
     thread::sleep(Duration::from_secs(1));
     let since = format!("{}s%20ago", begun.elapsed().as_secs() + 1);
     let (asked, reader) = (Instant::now(), load.read(1, &since, true)?);
-    while reader.now() < written && asked.elapsed() < Duration::from_secs(120) {
+    while reader.now() < written
+        && !reader.has_ended()
+        && asked.elapsed() < Duration::from_secs(120)
+    {
         thread::sleep(Duration::from_millis(10));
     }
     let history = reader.now() as f64 / asked.elapsed().as_secs_f64();
     println!("           {history:.0} to one that reads {written} of the past");
     reader.end();
 
-    let (reader, writers) = (load.read(1, "now", true)?, load.write(Some(one / 2.0)));
+    let (reader, writers) = (load.read(1, "now", true)?, load.write(Some(live / 2.0)));
     thread::sleep(Duration::from_secs(load.options.seconds));
     writers.end();
     for delays in reader.end() {
@@ -264,7 +288,7 @@ fn main() -> Outcome<()> {
         println!(
             "delay at {:.0} writes/s: {middle:.1} ms for half, {high:.1} ms for 99 % (aim: < 50), \
              at most {most:.1} ms",
-            one / 2.0
+            live / 2.0
         );
     }
     Ok(())

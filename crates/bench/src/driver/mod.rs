@@ -1,13 +1,14 @@
 //! How requests are spoken: bytes out, replies in. A codec knows no socket.
 //!
 //! A new protocol is one codec here and a name in `scenario::target`. Replies come in the order of
-//! requests, so a codec needs no ids.
+//! requests, or the codec says which request each is of.
 
 pub mod etcd;
 pub mod exec;
 pub mod http;
 pub mod memory;
 pub mod native;
+pub mod nbd;
 pub mod null_server;
 pub mod resp;
 mod resp_transfer;
@@ -69,6 +70,11 @@ pub trait Codec: Send {
         false
     }
 
+    /// Which of the requests under way the last reply is of, counted from the oldest.
+    fn place(&self) -> usize {
+        0
+    }
+
     /// Appends what is to be sent though nobody asks: of protocols that acknowledge.
     fn take_output(&mut self, out: &mut BytesMut) {
         let _nothing = out;
@@ -83,6 +89,7 @@ pub fn codec(driver: &Driver, host: &str) -> Option<Box<dyn Codec>> {
         Driver::Http { keyspace } => Some(Box::new(http::Http::new(host, keyspace))),
         Driver::Native => Some(Box::new(native::Native)),
         Driver::Etcd => Some(Box::new(etcd::Etcd::new(host))),
+        Driver::Nbd { export, block_bytes } => Some(Box::new(nbd::Nbd::new(export, *block_bytes))),
         Driver::Exec { .. } => Some(Box::new(exec::Exec)),
         Driver::Memory => None,
     }
@@ -94,6 +101,11 @@ pub fn refusal(driver: &Driver, action: &Action) -> Option<&'static str> {
         (Driver::Http { .. } | Driver::Native | Driver::Memory, Action::Command(_)) => {
             Some("has no commands but get, put, insert and delete")
         }
+        (Driver::Nbd { .. }, Action::Insert) => Some("has no new keys: its export has a size"),
+        (Driver::Nbd { .. }, Action::Command(words)) if !matches!(&*words[0], "flush" | "fua") => {
+            Some("has the commands `flush` and `fua`, a write that is on disk, and no other")
+        }
+        (Driver::Nbd { .. }, Action::Command(_)) => None,
         (Driver::Etcd, Action::Command(words)) => etcd::txn::refusal(words),
         (Driver::Etcd, Action::Transfer(TransferMethod::OneShot)) => {
             Some("cannot add to a number: transfer = \"watch\" reads and compares")
@@ -143,17 +155,22 @@ mod tests {
             Driver::Http { keyspace: "0".to_owned() },
             Driver::Native,
             Driver::Exec { program: Vec::new() },
+            Driver::Nbd { export: "x".to_owned(), block_bytes: 4 },
         ];
-        let good: [&[u8]; 4] = [
+        let good: [&[u8]; 5] = [
             b"$3\r\nabc\r\n+OK\r\n*2\r\n:1\r\n$-1\r\n-ERR x\r\n",
             b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 204 No\r\n\r\n",
             b"GOK\0\0\0\x01\0\0\0\x02kvwPOK\0\0\0\x01\0\0\0\0k",
             b"{\"value\":\"v\"}\n{\"ok\":true}\n{\"error\":1}\n",
+            b"NBDMAGICIHAVEOPT\0\x03\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07\0\0\0\x01\0\0\0\0\
+              gDf\x98\0\0\0\0\0\0\0\0\0\0\0\x01abcd",
         ];
         let mut random = Random::new(1);
         for round in 0..20_000 {
             for (driver, good) in drivers.iter().zip(good) {
                 let mut codec = codec(driver, "h:1").expect("it speaks over a connection");
+                let get = Request { action: &Action::Get, key: b"1", other: b"", value: b"" };
+                codec.encode(&get, &mut BytesMut::new());
                 let mut bytes = good.to_vec();
                 for _ in 0..round % 4 {
                     let at = random.below(bytes.len() as u64) as usize;

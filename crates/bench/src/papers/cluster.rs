@@ -43,6 +43,8 @@ pub enum Door {
     Http,
     /// Native frames.
     Native,
+    /// The network block device protocol, of nodes started for volumes.
+    Nbd,
 }
 
 struct Node {
@@ -61,6 +63,8 @@ impl Node {
 const RESP: usize = 0;
 const HTTP: usize = 1;
 const NATIVE: usize = 2;
+/// Of nodes started for volumes, which have no native frames.
+const NBD: usize = NATIVE;
 const PEER: usize = 3;
 
 /// The nodes. Dropping it ends them and removes their files.
@@ -72,6 +76,8 @@ pub struct Cluster {
     program: String,
     flags: Vec<String>,
     secret: String,
+    /// Whether they serve volumes, instead of native frames.
+    has_volumes: bool,
 }
 
 impl Cluster {
@@ -88,6 +94,23 @@ impl Cluster {
     /// # Errors
     /// As of [`Self::start`].
     pub fn start_with(bed: &Bed<'_>, count: usize, flags: &[&str]) -> Outcome<Self> {
+        Self::start_serving(bed, count, flags, false)
+    }
+
+    /// The same; they serve volumes.
+    ///
+    /// # Errors
+    /// As of [`Self::start`].
+    pub fn start_volumes(bed: &Bed<'_>, count: usize, flags: &[&str]) -> Outcome<Self> {
+        Self::start_serving(bed, count, flags, true)
+    }
+
+    fn start_serving(
+        bed: &Bed<'_>,
+        count: usize,
+        flags: &[&str],
+        has_volumes: bool,
+    ) -> Outcome<Self> {
         let agents = bed.agents.clone();
         let (hosts, program) = match &agents {
             None => {
@@ -101,7 +124,8 @@ impl Cluster {
             give_signs_of_life(&hosts);
         }
         let (flags, secret) = (flags.collect(), random_hex()?);
-        let mut cluster = Self { nodes: Vec::new(), hosts, agents, program, flags, secret };
+        let nodes = Vec::new();
+        let mut cluster = Self { nodes, hosts, agents, program, flags, secret, has_volumes };
         for _ in 0..count {
             cluster.launch()?;
         }
@@ -150,7 +174,7 @@ impl Cluster {
             &resp,
             "--http",
             &http,
-            "--native",
+            if self.has_volumes { "--nbd" } else { "--native" },
             &native,
             "--peer",
             &peer,
@@ -161,6 +185,9 @@ impl Cluster {
         let open = self.agents.is_some().then_some("--insecure");
         let own = own.into_iter().chain(FLAGS).chain(open).map(str::to_owned);
         let mut words: Vec<String> = own.chain(self.flags.iter().cloned()).collect();
+        if self.has_volumes {
+            words.extend(["--native", "off"].map(str::to_owned));
+        }
         if number > 0 {
             words.extend(["--join".to_owned(), self.nodes[0].at(PEER)]);
         }
@@ -334,6 +361,26 @@ impl Cluster {
         }
     }
 
+    /// Waits until all shards of a keyspace have a leader and their replicas, and nodes lead about
+    /// equal parts.
+    ///
+    /// # Errors
+    /// They do not.
+    pub fn wait_until_keyspace_rests(&self, name: &str) -> Outcome<()> {
+        let (begun, client) = (Instant::now(), self.client(0)?);
+        loop {
+            let found = client.shards(Some(name));
+            let (is_whole, is_even) = found.map_or((false, false), |shards| self.rest(&shards));
+            if is_whole && (is_even || begun.elapsed() > EVEN_TIMEOUT) {
+                return Ok(());
+            }
+            if begun.elapsed() > REST_TIMEOUT {
+                return Err(format!("the shards of keyspace {name} do not come to rest").into());
+            }
+            sleep(LOOK);
+        }
+    }
+
     /// Whether all shards are whole, and whether no node leads two more than its part.
     fn rest(&self, shards: &Value) -> (bool, bool) {
         let shards = shards["shards"].as_array().map_or(&[][..], Vec::as_slice);
@@ -382,6 +429,7 @@ impl Cluster {
             Door::Resp => RESP,
             Door::Http => HTTP,
             Door::Native => NATIVE,
+            Door::Nbd => NBD,
         };
         let addresses = self.running().map(|number| self.nodes[number].at(port)).collect();
         Reach { addresses, agents: self.agents.clone() }

@@ -5,11 +5,11 @@
 //! | 000 | a thesis: Chord beside a fully connected network | `thesis`, `thesis_lookups`, `thesis_machines`, `thesis_simulated` |
 //! | 001 | Riak on 10 to 100 nodes | `riak`, with a cost model ([`model`], `constants`) |
 //! | 002 | a course's store with versions and collection | `course` |
+//! | 003 | SDDSfL: search and sorting on a block device over LH* | `volumes`, `disk_programs`, `devices` |
 //! | 004 | Scalaris: transactions on 1 to 16 nodes | `scalaris` |
 //!
-//! 003 needs a block device, which does not exist yet. Each page has the document's numbers, where
-//! its text gives them, beside ours, charts redrawn, what it claimed and what was found: that a
-//! claim does not hold here is a finding, not a failure.
+//! Each page has the document's numbers, where its text gives them, beside ours, charts redrawn,
+//! what it claimed and what was found: that a claim does not hold here is a finding, not a failure.
 //!
 //! All nodes and the load share this machine, or those of `--agents`: nodes are then spread over
 //! their hosts, and each makes a part of the load. So pages say its class, what else it did
@@ -18,6 +18,8 @@
 mod cluster;
 mod constants;
 mod course;
+mod devices;
+mod disk_programs;
 mod hosts;
 mod load;
 pub mod model;
@@ -29,6 +31,7 @@ mod thesis;
 mod thesis_lookups;
 mod thesis_machines;
 mod thesis_simulated;
+mod volumes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +66,8 @@ pub struct Options {
 
 /// The documents, in the order in which they are measured; and about how many minutes each takes on
 /// two cores, in full.
-pub const DOCUMENTS: [(&str, u64); 4] = [("000", 20), ("002", 4), ("001", 8), ("004", 10)];
+pub const DOCUMENTS: [(&str, u64); 5] =
+    [("000", 20), ("002", 4), ("001", 8), ("004", 10), ("003", 8)];
 
 /// What measurements need to know.
 struct Bed<'a> {
@@ -119,6 +123,7 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Outcome<Vec<PathBuf>
             "000" => thesis::measure(&mut bed)?,
             "001" => riak::measure(&mut bed)?,
             "002" => course::measure(&mut bed)?,
+            "003" => volumes::measure(&mut bed)?,
             _ => scalaris::measure(&mut bed)?,
         };
         source(&mut page, options, begun, &before);
@@ -206,7 +211,7 @@ mod tests {
     #[test]
     fn unknown_documents_are_refused_before_anything_starts() {
         let options = Options {
-            only: Some("003".to_owned()),
+            only: Some("005".to_owned()),
             is_quick: true,
             out: "/nonexistent/papers".into(),
             agents: None,
@@ -214,7 +219,7 @@ mod tests {
             command: String::new(),
         };
         let why = run(&options, &mut |_| {}).unwrap_err().to_string();
-        assert_eq!(why, "--only: expected one of 000, 002, 001, 004");
+        assert_eq!(why, "--only: expected one of 000, 002, 001, 004, 003");
         let options = Options { only: None, out: "/proc/papers".into(), ..options };
         assert!(run(&options, &mut |_| {}).unwrap_err().to_string().starts_with("/proc/papers: "));
     }

@@ -208,6 +208,11 @@ impl Link {
         }
     }
 
+    /// Which of the requests under way the last reply is of, counted from the oldest.
+    pub fn place(&self) -> usize {
+        self.codec.place()
+    }
+
     /// Sends what the protocol says of its own.
     fn acknowledge(&mut self) -> Result<(), Broken> {
         let before = self.out.len();

@@ -5,7 +5,7 @@
 //! repetitions = 3                      # each cell; medians count
 //!
 //! [target]
-//! driver = "resp"                      # resp, http, native, etcd, exec …
+//! driver = "resp"                      # resp, http, native, nbd, etcd, exec …
 //! addresses = ["127.0.0.1:6379"]       # or: command = ["redis-server", "--port", "{port}"]
 //!
 //! [keys]
@@ -154,6 +154,13 @@ pub enum Driver {
     },
     /// Carillon's native frames.
     Native,
+    /// The network block device protocol: a key is a block.
+    Nbd {
+        /// The export.
+        export: String,
+        /// The bytes of a block: those of all values.
+        block_bytes: u64,
+    },
     /// etcd's gRPC.
     Etcd,
     /// A map in the instrument itself: what the instrument costs.

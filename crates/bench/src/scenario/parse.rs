@@ -7,8 +7,10 @@ use super::reader::{Read, Section, parse_time};
 use super::target::target;
 use super::timeline::timeline;
 use super::{
-    Action, Criterion, Entry, Keys, Metric, MetricsSpec, Phase, Scenario, Setup, TransferMethod,
+    Action, Criterion, Driver, Entry, Keys, Metric, MetricsSpec, Phase, Scenario, Setup,
+    TransferMethod,
 };
+use crate::driver::nbd::BLOCK_BYTES_MAX;
 use crate::load::keys::KeyChoice;
 use crate::load::schedule::Rate;
 use crate::load::values::{NUMBER_MAX, Sizes, VALUE_BYTES_MAX};
@@ -33,12 +35,21 @@ pub fn scenario(root: &Section<'_, '_>) -> Read<Scenario> {
     let Some(section) = root.section("target")? else {
         return Err(root.error("needs a [target]"));
     };
-    let target = target(&section, nodes(root)?)?;
+    let mut target = target(&section, nodes(root)?)?;
     section.finish()?;
     let network = network(root, &target.nodes)?;
     let metrics = metrics(root)?;
     let keys = keys(root)?;
     let (sizes, verifies, verifies_latest) = sizes(root)?;
+    if let Driver::Nbd { block_bytes, .. } = &mut target.driver {
+        *block_bytes = match sizes {
+            Sizes::Fixed(bytes @ 1..=BLOCK_BYTES_MAX) => bytes,
+            _ => {
+                let why = "the driver `nbd` reads blocks of one size: bytes = 4096, at most 32 MiB";
+                return Err(root.error_at("values", why.to_owned()));
+            }
+        };
+    }
     let setup = setup(root)?;
     let (deletes_keys, reads_back) = teardown(root, &setup)?;
     let phases = phases(root, &setup)?;

@@ -10,7 +10,7 @@ macro_rules! scenarios {
 }
 
 /// Name and text of each, in the order in which they are listed.
-pub const ALL: [(&str, &str); 39] = scenarios![
+pub const ALL: [(&str, &str); 43] = scenarios![
     "instrument-memory",
     "instrument-null",
     "instrument-depth",
@@ -49,6 +49,10 @@ pub const ALL: [(&str, &str); 39] = scenarios![
     "scalaris-topics",
     "scalaris-wiki",
     "course-mixes",
+    "volumes",
+    "volumes-1m",
+    "volumes-three",
+    "volumes-three-keys",
     "exec",
 ];
 

@@ -11,7 +11,7 @@ const TARGETS_MAX: usize = 1_000;
 
 /// Reads it. `nodes` are those that `[[node]]` names.
 pub fn target(section: &Section<'_, '_>, nodes: Vec<NodeSpec>) -> Read<Target> {
-    let names = ["resp", "http", "native", "etcd", "memory", "exec", "null"];
+    let names = ["resp", "http", "native", "nbd", "etcd", "memory", "exec", "null"];
     let names: Vec<(&str, &str)> = names.into_iter().map(|name| (name, name)).collect();
     let Some(name) = section.word("driver", &names)? else {
         let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
@@ -20,6 +20,7 @@ pub fn target(section: &Section<'_, '_>, nodes: Vec<NodeSpec>) -> Read<Target> {
     let greeting = section.commands("greeting")?;
     let is_cluster = section.flag("cluster")?;
     let keyspace = section.text("keyspace")?;
+    let export = section.text("export")?;
     let program = section.texts("program")?;
     let only_for = |key: &str, driver: &str| match section.has(key) && name != driver {
         true => Err(section.error_at(key, format!("only the driver `{driver}` has this key"))),
@@ -28,6 +29,7 @@ pub fn target(section: &Section<'_, '_>, nodes: Vec<NodeSpec>) -> Read<Target> {
     only_for("greeting", "resp")?;
     only_for("cluster", "resp")?;
     only_for("keyspace", "http")?;
+    only_for("export", "nbd")?;
     only_for("program", "exec")?;
     let driver = match name {
         "resp" => Driver::Resp {
@@ -36,6 +38,8 @@ pub fn target(section: &Section<'_, '_>, nodes: Vec<NodeSpec>) -> Read<Target> {
         },
         "http" => Driver::Http { keyspace: keyspace.unwrap_or_else(|| "0".to_owned()) },
         "native" => Driver::Native,
+        // How long blocks are, values say.
+        "nbd" => Driver::Nbd { export: export.unwrap_or_default(), block_bytes: 0 },
         "etcd" => Driver::Etcd,
         "memory" => Driver::Memory,
         "null" => Driver::Null,

@@ -121,7 +121,7 @@ pub struct CompareArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Starts nodes of this program on this machine, or on those of --agents, one cluster after the other,
-and loads them: forty minutes for all documents, about two with --quick. Pages and charts of a
+and loads them: fifty minutes for all documents, about two with --quick. Pages and charts of a
 document are replaced when it is done. docs/papers has those that were made last. Nodes on hosts of
 agents ask nobody for a password while they run.
 
@@ -131,7 +131,7 @@ Examples:
   carillon bench papers --quick --out /tmp/papers  shows that it works, and little more
   carillon bench papers --agents 10.0.0.8:7700,10.0.0.9:7700 --secret-file secret")]
 pub struct PapersArgs {
-    /// One document: 000, 001, 002 or 004.
+    /// One document: 000, 001, 002, 003 or 004.
     #[arg(long, value_name = "DOCUMENT")]
     pub only: Option<String>,
     /// As short as can be.

@@ -14,6 +14,7 @@ Examples:
   carillon volume create disk --size 64GiB --replicas 3
   nbdinfo nbd://127.0.0.1:10809/disk
   carillon volume resize disk --size 128GiB
+  carillon volume clone disk trial
   nbdinfo nbd://127.0.0.1:10809/disk@2026-11-28T08:00:00Z
   nbdinfo \"nbd://127.0.0.1:10809/disk@$(carillon volume snapshot disk)\"")]
 pub struct VolumeArgs {
@@ -82,6 +83,41 @@ Example:
         /// How long it is kept: 90s, 30m, 12h; at most 1d.
         #[arg(long, value_name = "TIME", value_parser = super::millis, default_value = "10m")]
         ttl: u64,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Make a volume that begins with the blocks of another one, and shares them until it is
+    /// written.
+    #[command(after_help = "\
+What the source held at that time stays until the clone is flattened or deleted: one old version of \
+each block that is overwritten there. The source cannot be deleted before.
+
+Examples:
+  carillon volume clone disk trial
+  carillon volume clone disk@2026-11-28T08:00:00Z rescue
+  carillon volume clone \"disk@10m ago\" rescue")]
+    Clone {
+        /// The volume, or the volume as of a past time: NAME@TIME.
+        #[arg(value_name = "SOURCE[@TIME]")]
+        source: String,
+        /// The name of the clone.
+        name: String,
+        /// Replicas of each block; as many as of the source if not given.
+        #[arg(long, value_name = "N")]
+        replicas: Option<u8>,
+        /// How long replaced blocks stay readable; as long as of the source if not given.
+        #[arg(long, value_name = "TIME", value_parser = super::retention)]
+        retention: Option<u64>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Copy what a clone shares with its source; then it needs the source no more.
+    #[command(after_help = "\
+It is used as ever meanwhile. Stopped, it begins anew, and copies nothing twice. Afterwards the clone \
+can be read from now on only; so snapshots and clones of it must be released and flattened before.")]
+    Flatten {
+        /// Its name.
+        name: String,
         #[command(flatten)]
         node: NodeArgs,
     },

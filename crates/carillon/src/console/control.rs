@@ -243,6 +243,9 @@ pub fn state(driver: &Driver) -> Value {
             "altered": attack.altered, "altered_refused": attack.altered_refused,
             "forged": attack.forged, "forged_refused": attack.forged_refused,
         })),
+        "network": sim.network().map(|(sent, delay_ms_max)| json!({
+            "sent": sent, "delay_ms_max": delay_ms_max,
+        })),
         "clients": counts.clients,
         "answered": counts.answered,
         "refused": counts.refused,

@@ -138,6 +138,7 @@ fn info(sim: &Simulation, keyspace: &keyspace::Keyspace) -> KeyspaceInfo {
         replicas: keyspace.options.replicas,
         skip_equal_writes: keyspace.options.skips_equal,
         volume: keyspace.options.volume.map(Into::into),
+        clone_of: None,
         shards: its().count() as u64,
         keys: its().map(|shard| shard.keys).sum(),
         warnings: Vec::new(),

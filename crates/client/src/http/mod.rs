@@ -37,7 +37,8 @@ pub use locks::LockInfo;
 pub use topics::TopicPlace;
 pub use txn::bytes_of;
 pub use types::{
-    GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions, VolumeSpec,
+    CloneInfo, CloneSpec, Flattened, GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf,
+    PutOptions, VolumeSpec,
 };
 use types::{KeyspaceList, encode};
 use wire::Endpoint;
@@ -263,6 +264,30 @@ impl Client {
         let path = keyspace_path(name);
         let request = Request { body: &body, json: true, ..Request::write("PATCH", &path) };
         self.json(&self.ask(request)?)
+    }
+
+    /// Makes a volume that shares its blocks with another one.
+    ///
+    /// # Errors
+    /// See [`ClientError::outcome`].
+    pub fn volume_clone(
+        &self,
+        source: &str,
+        spec: &CloneSpec,
+    ) -> Result<KeyspaceInfo, ClientError> {
+        let body = serde_json::to_vec(spec).expect("strings and numbers become JSON");
+        let path = format!("/v1/volumes/{}/clone", encode(source.as_bytes()));
+        let request = Request { body: &body, json: true, ..Request::write("POST", &path) };
+        self.json(&self.ask(request)?)
+    }
+
+    /// Copies some of what a clone shares with its source: asked again until it is done.
+    ///
+    /// # Errors
+    /// See [`ClientError::outcome`]. It may be asked again in any case.
+    pub fn volume_flatten(&self, clone: &str) -> Result<Flattened, ClientError> {
+        let path = format!("/v1/volumes/{}/flatten", encode(clone.as_bytes()));
+        self.json(&self.ask(Request::write("POST", &path))?)
     }
 
     /// Removes a keyspace and everything in it.

@@ -91,6 +91,42 @@ pub struct VolumeSpec {
     pub shared: bool,
 }
 
+/// A volume to be made that shares its blocks with another one as of a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CloneSpec {
+    /// Its name.
+    pub name: String,
+    /// Its time, as reads take it; now if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// How many nodes hold each of its blocks; as of its source if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u8>,
+    /// How long replaced blocks stay readable; as of its source if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention_ms: Option<u64>,
+}
+
+/// What a clone reads that it has not written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CloneInfo {
+    /// The volume.
+    pub volume: String,
+    /// Its time, as digits.
+    pub at: String,
+    /// The same, in milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+/// How far a clone is flattened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flattened {
+    /// Blocks that were copied.
+    pub copied_blocks: u64,
+    /// Whether it has all, and needs its source no more.
+    pub is_done: bool,
+}
+
 /// What to change of a keyspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KeyspaceChange {
@@ -132,6 +168,9 @@ pub struct KeyspaceInfo {
     /// Of a volume: its size and its blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeSpec>,
+    /// Of a clone: what it reads that it has not written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clone_of: Option<CloneInfo>,
     /// How many shards it has.
     pub shards: u64,
     /// How many keys it has.

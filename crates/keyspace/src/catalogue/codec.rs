@@ -8,7 +8,7 @@ use super::{
     ADMIN_STATES_MAX, AdminState, AdminStates, Catalogue, CatalogueError, CatalogueOp, Durability,
     KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, Keyspace, KeyspaceAlteration, KeyspaceOptions, Libraries,
     LibraryOp, LinearHashOp, LinearHashRecord, REMAINING_NODES_MAX, Subject, VolumeOptions,
-    check_invariants, check_name,
+    VolumeOrigin, check_invariants, check_name,
 };
 use crate::cluster_version::ClusterVersion;
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
@@ -16,6 +16,7 @@ use crate::ids::{KeyspaceId, NodeId, ShardId};
 use crate::leases::{Lease, LeaseOp};
 use crate::position::Placement;
 use crate::slot::SLOTS;
+use crate::timestamp::Timestamp;
 
 /// Without admin states: versions before them can still read it.
 const VERSION_PLAIN: u8 = 2;
@@ -45,14 +46,23 @@ const ALTERS_RETENTION: u8 = 2;
 const ALTERS_REPLICAS: u8 = 4;
 const ALTERS_SKIPS_EQUAL: u8 = 8;
 const ALTERS_VOLUME: u8 = 16;
-const ALTERS_ANY: u8 =
-    ALTERS_DURABILITY | ALTERS_RETENTION | ALTERS_REPLICAS | ALTERS_SKIPS_EQUAL | ALTERS_VOLUME;
+const ALTERS_ORIGIN: u8 = 32;
+const ALTERS_ANY: u8 = ALTERS_DURABILITY
+    | ALTERS_RETENTION
+    | ALTERS_REPLICAS
+    | ALTERS_SKIPS_EQUAL
+    | ALTERS_VOLUME
+    | ALTERS_ORIGIN;
 /// Beside a keyspace's durability: writes of what a key has make no version.
 const SKIPS_EQUAL: u8 = 128;
 /// The same: it is a volume.
 const IS_VOLUME: u8 = 64;
 /// The same: it is a volume of several writers.
 const IS_SHARED: u8 = 32;
+/// The same: the volume is or was a clone.
+const HAS_ORIGIN: u8 = 16;
+const CLONE: u8 = 1;
+const FLATTENED: u8 = 2;
 
 impl<'a> CatalogueOp<'a> {
     /// Appends its bytes.
@@ -71,7 +81,8 @@ impl<'a> CatalogueOp<'a> {
                 let replicas = change.replicas.map_or(0, |_| ALTERS_REPLICAS);
                 let skips_equal = change.skips_equal.map_or(0, |_| ALTERS_SKIPS_EQUAL);
                 let volume = change.volume_bytes.map_or(0, |_| ALTERS_VOLUME);
-                out.push(durability | retention | replicas | skips_equal | volume);
+                let origin = change.flattened_at.map_or(0, |_| ALTERS_ORIGIN);
+                out.push(durability | retention | replicas | skips_equal | volume | origin);
                 out.extend(change.durability.map(durability_byte));
                 change
                     .retention_ms
@@ -80,6 +91,7 @@ impl<'a> CatalogueOp<'a> {
                 out.extend(change.replicas);
                 out.extend(change.skips_equal.map(u8::from));
                 change.volume_bytes.into_iter().for_each(|bytes| put_varint(bytes, out));
+                change.flattened_at.iter().for_each(|at| out.extend(at.0.to_le_bytes()));
             }
             CatalogueOp::Drop { name } => {
                 out.push(DROP);
@@ -149,6 +161,9 @@ impl<'a> CatalogueOp<'a> {
                 }
                 if flags & ALTERS_VOLUME != 0 {
                     change.volume_bytes = Some(reader.varint()?);
+                }
+                if flags & ALTERS_ORIGIN != 0 {
+                    change.flattened_at = Some(Timestamp(reader.u64()?));
                 }
                 Ok(CatalogueOp::Alter { name, change })
             }
@@ -253,6 +268,14 @@ impl Catalogue {
         }
         if version == VERSION {
             catalogue.libraries = Libraries::decode(reader)?;
+        }
+        let has_source = |one: &Keyspace| {
+            one.source().is_none_or(|(source, _)| {
+                catalogue.by_id(source).is_some_and(|of| of.options.volume.is_some())
+            })
+        };
+        if !catalogue.iter().all(has_source) {
+            return Err(DecodeError::Field { what: "clone: no source" });
         }
         let needed = catalogue.iter().map(|keyspace| keyspace.options.since()).max();
         if needed > Some(catalogue.cluster_version) {
@@ -439,12 +462,28 @@ fn put_options(options: &KeyspaceOptions, out: &mut Vec<u8>) {
         Some(VolumeOptions { is_shared: false, .. }) => IS_VOLUME,
         Some(VolumeOptions { is_shared: true, .. }) => IS_VOLUME | IS_SHARED,
     };
-    out.push(durability_byte(options.durability) | skips_equal | is_volume);
+    let has_origin = match options.volume {
+        Some(volume) if volume.origin != VolumeOrigin::Empty => HAS_ORIGIN,
+        _ => 0,
+    };
+    out.push(durability_byte(options.durability) | skips_equal | is_volume | has_origin);
     put_varint(options.retention_ms, out);
     out.push(options.replicas);
-    if let Some(VolumeOptions { bytes, block_bytes, is_shared: _ }) = options.volume {
+    if let Some(VolumeOptions { bytes, block_bytes, is_shared: _, origin }) = options.volume {
         put_varint(bytes, out);
         put_varint(u64::from(block_bytes), out);
+        match origin {
+            VolumeOrigin::Empty => {}
+            VolumeOrigin::Clone { source, at } => {
+                out.push(CLONE);
+                put_varint(u64::from(source.0), out);
+                out.extend_from_slice(&at.0.to_le_bytes());
+            }
+            VolumeOrigin::Flattened { since } => {
+                out.push(FLATTENED);
+                out.extend_from_slice(&since.0.to_le_bytes());
+            }
+        }
     }
 }
 
@@ -456,8 +495,11 @@ fn read_options(reader: &mut Reader<'_>) -> Result<KeyspaceOptions, DecodeError>
         found => return Err(DecodeError::Tag { what: "placement", found }),
     };
     let second = reader.u8()?;
+    if second & (IS_VOLUME | HAS_ORIGIN) == HAS_ORIGIN {
+        return Err(DecodeError::Field { what: "options: an origin, and no volume" });
+    }
     // Only a volume can be shared.
-    let of_volume = if second & IS_VOLUME != 0 { IS_SHARED } else { 0 };
+    let of_volume = if second & IS_VOLUME != 0 { IS_SHARED | HAS_ORIGIN } else { 0 };
     Ok(KeyspaceOptions {
         placement,
         durability: durability_of(second & !(SKIPS_EQUAL | IS_VOLUME | of_volume))?,
@@ -470,9 +512,24 @@ fn read_options(reader: &mut Reader<'_>) -> Result<KeyspaceOptions, DecodeError>
                 bytes: reader.varint()?,
                 block_bytes: reader.varint_max(u32::MAX.into(), "bytes of a block")? as u32,
                 is_shared: second & IS_SHARED != 0,
+                origin: match second & HAS_ORIGIN {
+                    0 => VolumeOrigin::Empty,
+                    _ => read_origin(reader)?,
+                },
             }),
         },
     })
+}
+
+fn read_origin(reader: &mut Reader<'_>) -> Result<VolumeOrigin, DecodeError> {
+    match reader.u8()? {
+        CLONE => {
+            let (source, at) = (read_keyspace_id(reader)?, Timestamp(reader.u64()?));
+            Ok(VolumeOrigin::Clone { source, at })
+        }
+        FLATTENED => Ok(VolumeOrigin::Flattened { since: Timestamp(reader.u64()?) }),
+        found => Err(DecodeError::Tag { what: "origin of a volume", found }),
+    }
 }
 
 fn durability_byte(durability: Durability) -> u8 {

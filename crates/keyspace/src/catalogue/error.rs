@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::{
     ADMIN_STATES_MAX, AdminState, KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, LIBRARIES_BYTES_MAX,
-    LinearHashRecord, NAME_BYTES_MAX, RETENTION_MS_MAX, VOLUME_BYTES_MAX,
+    LinearHashRecord, NAME_BYTES_MAX, NoCloneReason, RETENTION_MS_MAX, VOLUME_BYTES_MAX,
 };
 use crate::cluster_version::ClusterVersion;
 use crate::ids::NodeId;
@@ -217,6 +217,34 @@ pub enum CatalogueError {
     /// The keyspace is not a volume.
     #[error("keyspace '{name}' is not a volume")]
     NoVolume {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// The volume that a clone is to be made of cannot be cloned.
+    #[error("there is no clone '{name}': its source cannot be cloned: {why}")]
+    NoClone {
+        /// What the clone was to be called.
+        name: Box<str>,
+        /// Why.
+        why: NoCloneReason,
+    },
+    /// The keyspace is no clone, so it cannot be flattened.
+    #[error("keyspace '{name}' is not a clone of a volume")]
+    NotClone {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// Clones read blocks of the volume.
+    #[error("volume '{name}' is the source of clones: {by}; flatten or delete them first")]
+    HasClones {
+        /// Its name.
+        name: Box<str>,
+        /// Their names.
+        by: Box<str>,
+    },
+    /// Snapshots of a clone need its source.
+    #[error("snapshots of clone '{name}' need its source; release them first")]
+    HasSnapshots {
         /// Its name.
         name: Box<str>,
     },

@@ -2,6 +2,7 @@
 
 mod libraries;
 mod properties;
+mod volumes;
 
 use std::collections::BTreeSet;
 

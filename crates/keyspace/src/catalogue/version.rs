@@ -37,7 +37,10 @@ impl CatalogueOp<'_> {
                 change: KeyspaceAlteration { skips_equal: Some(_), .. }, ..
             } => Feature::SkippedWrites.since(),
             CatalogueOp::Alter {
-                change: KeyspaceAlteration { volume_bytes: Some(_), .. }, ..
+                change:
+                    KeyspaceAlteration { volume_bytes: Some(_), .. }
+                    | KeyspaceAlteration { flattened_at: Some(_), .. },
+                ..
             } => Feature::Volumes.since(),
             CatalogueOp::LinearHash { .. } => Feature::LinearHash.since(),
             CatalogueOp::Library(_) => Feature::Functions.since(),

@@ -42,6 +42,15 @@ pub enum NoRewriteReason {
         /// The shard.
         shard: ShardId,
     },
+    /// Old versions do not stay, and clones read those of their sources.
+    #[error(
+        "clones of volumes read what their sources held at a time that would be lost: start the \
+         node once more, flatten or delete {names}, and stop it"
+    )]
+    HasClones {
+        /// Their names.
+        names: String,
+    },
     /// A shard's state is between two that become one, or locks are held.
     #[error(
         "shard {shard} has an unfinished transaction, split or merge: start the node once more, \
@@ -106,6 +115,13 @@ impl RewrittenTimes {
             let replica = recovering.replica();
             if state.descriptor.replicas != [(replica, node)] || !state.members.is_sole(replica) {
                 return Err(NoRewriteReason::NotAlone { shard: *shard });
+            }
+            if let Content::System(system) = &state.content {
+                let clones = system.catalogue.iter().filter(|one| one.source().is_some());
+                let names: Vec<&str> = clones.map(|one| &*one.name).collect();
+                if !names.is_empty() {
+                    return Err(NoRewriteReason::HasClones { names: names.join(", ") });
+                }
             }
             if !recovering.is_at_rest() || state.locks.needs_inspection() {
                 return Err(NoRewriteReason::Unfinished { shard: *shard });

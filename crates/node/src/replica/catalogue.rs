@@ -97,6 +97,7 @@ impl System {
         if let CatalogueOp::Lease(op) = op {
             return self.apply_lease(&op, at);
         }
+        self.check_clones(&op)?;
         let keyspace = match self.catalogue.apply(&op)? {
             Subject::Keyspace(keyspace) => keyspace,
             Subject::Node(node, admin_state) => {
@@ -152,7 +153,10 @@ impl System {
             self.catalogue.by_id(keyspace)?;
             Some(self.safe_points.get(&keyspace).copied().unwrap_or_default())
         };
-        self.leases.apply(op, at.millis(), safe_point).map(Change::Lease)
+        let is_pinned = |keyspace: KeyspaceId, at: Timestamp| {
+            self.catalogue.clones(keyspace).any(|(_, pinned)| pinned == at)
+        };
+        self.leases.apply(op, at.millis(), safe_point, is_pinned).map(Change::Lease)
     }
 
     /// Raises a keyspace's safe point to at least `to`, in an entry of time `at`; returns the
@@ -167,7 +171,43 @@ impl System {
         let held = self.leases.oldest_hold(keyspace, at.millis()).map(|lease| lease.at);
         let point = self.safe_points.entry(keyspace).or_default();
         *point = (*point).max(to.min(held.unwrap_or(Timestamp::MAX)));
-        SafePoint { at: *point, pins: self.leases.pins(keyspace, *point).into() }
+        let at = *point;
+        SafePoint { at, pins: self.pins(keyspace, at) }
+    }
+
+    /// The times below a keyspace's safe point that stay readable, rising: those of leases, and
+    /// those of which there are clones.
+    pub fn pins(&self, keyspace: KeyspaceId, safe_point: Timestamp) -> Box<[Timestamp]> {
+        let mut pins = self.leases.pins(keyspace, safe_point);
+        let of_clones = self.catalogue.clones(keyspace).map(|(_, at)| at);
+        pins.extend(of_clones.filter(|at| *at < safe_point));
+        pins.sort_unstable();
+        pins.dedup();
+        pins.into()
+    }
+
+    /// Refuses a clone whose time is not readable in its source any more, and a flattened one that
+    /// snapshots of before need with its source (SAFETY G21).
+    fn check_clones(&self, op: &CatalogueOp<'_>) -> Result<(), CatalogueError> {
+        match op {
+            CatalogueOp::Create { options, .. } => {
+                let of_clone = options.volume.and_then(|volume| volume.source());
+                let Some((source, at)) = of_clone else { return Ok(()) };
+                let safe_point = self.safe_points.get(&source).copied().unwrap_or_default();
+                match at < safe_point && self.pins(source, safe_point).binary_search(&at).is_err() {
+                    true => Err(CatalogueError::BelowSafePoint { at, safe_point }),
+                    false => Ok(()),
+                }
+            }
+            CatalogueOp::Alter { name, change } => {
+                let of = change.flattened_at.zip(self.catalogue.get(name));
+                match of.is_some_and(|(since, of)| !self.leases.pins(of.id, since).is_empty()) {
+                    true => Err(CatalogueError::HasSnapshots { name: (*name).into() }),
+                    false => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Appends its bytes, for a checkpoint: the catalogue, then id and safe point of each keyspace;
@@ -211,7 +251,7 @@ impl System {
 mod tests {
     use std::collections::BTreeSet;
 
-    use keyspace::KeyspaceOptions;
+    use keyspace::{KeyspaceAlteration, KeyspaceOptions, VolumeOptions, VolumeOrigin};
 
     use super::*;
 
@@ -219,6 +259,66 @@ mod tests {
         let mut body = Vec::new();
         op.encode(&mut body);
         system.apply(&body, &[1, 2, 3, 4].map(NodeId), Timestamp::ZERO).unwrap()
+    }
+
+    #[test]
+    fn clones_pin_their_times_in_their_sources() {
+        let ms = Timestamp::from_millis;
+        let mut system = System::default();
+        let to = keyspace::Feature::Volumes.since();
+        apply(&mut system, &CatalogueOp::RaiseVersion { to });
+        let options = |origin| {
+            let volume =
+                Some(VolumeOptions { bytes: 1 << 20, block_bytes: 4096, is_shared: false, origin });
+            let placement = keyspace::Placement::LinearHash;
+            KeyspaceOptions { placement, volume, ..KeyspaceOptions::default() }
+        };
+        let mut change = |system: &mut System, op: &CatalogueOp<'_>| {
+            let mut body = Vec::new();
+            op.encode(&mut body);
+            system.apply(&body, &[NodeId(1)], ms(50))
+        };
+        let create = |name, origin| CatalogueOp::Create { name, options: options(origin) };
+        change(&mut system, &create("disk", VolumeOrigin::Empty)).unwrap();
+        let disk = system.catalogue.get("disk").unwrap().id;
+        let clone = |at| VolumeOrigin::Clone { source: disk, at: ms(at) };
+        change(&mut system, &create("copy", clone(40))).unwrap();
+        // The safe point passes the clone's time, and that time stays readable.
+        let point = system.raise_safe_point(disk, ms(45), ms(50));
+        assert_eq!((point.at, &*point.pins), (ms(45), &[ms(40)][..]));
+        let refused = change(&mut system, &create("late", clone(41))).unwrap_err();
+        assert!(matches!(refused, CatalogueError::BelowSafePoint { .. }), "{refused}");
+        change(&mut system, &create("twin", clone(40))).unwrap();
+        let kind = keyspace::LeaseKind::Pin;
+        let pin = |keyspace, at| {
+            let (keyspaces, at) = (vec![keyspace], ms(at));
+            CatalogueOp::Lease(LeaseOp::Open { request: 7, kind, keyspaces, at, ttl_ms: 1000 })
+        };
+        change(&mut system, &pin(disk, 40)).unwrap();
+        change(&mut system, &CatalogueOp::Lease(LeaseOp::End { id: 1 })).unwrap();
+        assert_eq!(
+            System::decode(&{
+                let mut bytes = Vec::new();
+                system.encode(&mut bytes);
+                bytes
+            })
+            .unwrap()
+            .pins(disk, ms(45)),
+            [ms(40)].into()
+        );
+
+        // A snapshot of the clone needs the source, too.
+        let copy = system.catalogue.get("copy").unwrap().id;
+        change(&mut system, &pin(copy, 42)).unwrap();
+        let flattened_at = Some(ms(48));
+        let flat = KeyspaceAlteration { flattened_at, ..KeyspaceAlteration::default() };
+        let flatten = CatalogueOp::Alter { name: "copy", change: flat };
+        let refused = change(&mut system, &flatten).unwrap_err();
+        assert_eq!(refused, CatalogueError::HasSnapshots { name: "copy".into() });
+        change(&mut system, &CatalogueOp::Lease(LeaseOp::End { id: 2 })).unwrap();
+        change(&mut system, &flatten).unwrap();
+        change(&mut system, &CatalogueOp::Drop { name: "twin" }).unwrap();
+        assert!(system.raise_safe_point(disk, ms(46), ms(50)).pins.is_empty());
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! Only the system shard has the record of a keyspace. Nodes learn applied values only, and these
 //! stay true. All messages may be lost: a node that sees a shard lag asks again.
 //!
-//! With a safe point go the *pins* below it (G21): the times that leases keep readable. They are
+//! With a safe point go the *pins* below it (G21): the times that leases and clones keep readable. They are
 //! those of the same moment of the record. So any order of messages is good: of two safe points the
 //! higher one's pins count, and at one safe point pins can only end.
 //!
@@ -21,6 +21,7 @@
 //! 3. A pin of the record that lies below a shard's safe point is a pin of the shard.
 
 use hlc::{Clock, safe_point};
+use keyspace::catalogue::CLONES_MAX;
 use keyspace::codec::{DecodeError, Reader, put_varint};
 use keyspace::leases::LEASES_MAX;
 use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
@@ -31,6 +32,9 @@ use crate::replica::catalogue::System;
 use crate::replica::entry::{Kind, operation};
 use crate::replica::state::{Content, ShardState};
 use crate::rpc::message::RpcMessage;
+
+/// The most pins of a keyspace: of each lease, and of each clone.
+const PINS_MAX: u64 = (LEASES_MAX + CLONES_MAX) as u64;
 
 /// A safe point, and the times below it that can be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +64,7 @@ impl SafePoint {
     /// # Errors
     /// [`DecodeError`] if the bytes are something else.
     pub(crate) fn decode_pins(reader: &mut Reader<'_>) -> Result<Box<[Timestamp]>, DecodeError> {
-        let count = reader.varint_max(LEASES_MAX as u64, "count of pins")?;
+        let count = reader.varint_max(PINS_MAX, "count of pins")?;
         if count == 0 {
             return Err(DecodeError::Field { what: "pins: none" });
         }
@@ -117,12 +121,11 @@ impl Replica {
         let SafePointRequest { keyspace, to, is_pressed } = raise;
         let view = self.state.clone();
         let state = view.read();
-        let Content::System(System { catalogue, safe_points, leases }) = &state.content else {
-            return;
-        };
+        let Content::System(system) = &state.content else { return };
+        let System { catalogue, safe_points, leases } = system;
         let current = safe_points.get(&keyspace).copied().unwrap_or_default();
         if current > Timestamp::ZERO {
-            let point = SafePoint { at: current, pins: leases.pins(keyspace, current).into() };
+            let point = SafePoint { at: current, pins: system.pins(keyspace, current) };
             match from {
                 Some(node) => effects.rpcs.push((node, RpcMessage::SafePoint { keyspace, point })),
                 None => effects.safe_points.push((keyspace, point)),

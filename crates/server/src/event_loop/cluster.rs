@@ -199,7 +199,7 @@ impl EventLoop {
         if route.keyspace.options.placement != Placement::Hashed {
             return None;
         }
-        let node = self.leader_of(route, route.place_of_slot(slot))?;
+        let node = self.runtime.leader_of(route, route.place_of_slot(slot))?;
         let is_ready = match node == self.runtime.identity.node {
             true => session.is_replica(),
             false => peers.cluster.is_connected(node),
@@ -211,21 +211,6 @@ impl EventLoop {
         let member = members.iter().find(|member| member.node == node)?;
         let port = member.resp?;
         Some(format!("MOVED {slot} {}:{port}", member.host).into())
-    }
-
-    /// A shard's leader, as far as it is known here; or else a node with a replica, which may know
-    /// the leader.
-    pub(super) fn leader_of(&self, route: &Route, place: usize) -> Option<NodeId> {
-        let state = route.views[place].read();
-        let descriptor = &state.descriptor;
-        if descriptor.replica_on(self.runtime.identity.node).is_some() {
-            return state.serving.leader();
-        }
-        let known = self.runtime.peers.as_ref()?.lookup.shard(descriptor.shard);
-        match known {
-            Some(known) => known.leader().or(known.descriptor().node_to_ask()),
-            None => descriptor.node_to_ask(),
-        }
     }
 
     /// The node whose replica this one's listener for replicas is shown as.
@@ -247,7 +232,7 @@ impl EventLoop {
         let is_mine = |place: usize| {
             mode == Mode::Any
                 || route.keyspace.options.placement != Placement::Hashed
-                || self.leader_of(route, place) == Some(node)
+                || self.runtime.leader_of(route, place) == Some(node)
         };
         (0..route.views.len()).map(is_mine).collect()
     }

@@ -10,7 +10,7 @@ use command::TopicKind;
 use gateway::resp::{
     Args, Queue, Request, ScriptCall, ScriptName, ScriptRequest, Session, Transfer, needs_memory,
 };
-use keyspace::{Feature, NodeId, ShardId};
+use keyspace::{Feature, ShardId};
 use node::replica::entry::Waiter;
 use node::routing::route::Route;
 
@@ -21,7 +21,7 @@ use super::resp::{CommandOutcome, EXEC_OUT_OF_MEMORY, OUT_OF_MEMORY};
 use super::serve::{place, waiter};
 use super::transactions::{CLUSTER_VERSION_TOO_LOW, QueuedCommands, SHARD_SUBSCRIPTION};
 use crate::scripts::{
-    self, Caller, ExecProgram, Filling, Gaps, Job, JobReply, NoScript, Program, ReplyTo,
+    self, Caller, ExecProgram, Filling, Gaps, Job, JobReply, NoScript, Program, ReplyTo, RunsAt,
 };
 
 /// MOVE, COPY to another keyspace, or SWAPDB.
@@ -29,17 +29,6 @@ pub(super) struct SpanningCommand<'a> {
     pub args: Args<'a>,
     /// Whether it is refused when there is no memory.
     pub needs_memory: bool,
-}
-
-/// Where a script runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunsAt {
-    /// In the queue of this shard, which is led here.
-    Queue(ShardId),
-    /// In the queue of its shard, which this node leads.
-    Leader(NodeId),
-    /// On a script thread of this node, over any shards.
-    Anywhere,
 }
 
 impl EventLoop {
@@ -62,7 +51,7 @@ impl EventLoop {
             }
             return self.without_keyspace(at, connection, session, muted);
         };
-        let runs_at = self.place_to_run(&route, call);
+        let runs_at = RunsAt::of(&self.runtime, &route, &call.keys);
         // What it touches is known with its reply, and a client that caches hears of it then.
         let queue = match runs_at {
             RunsAt::Queue(shard) if connection.tracking.is_none() => Some(shard),
@@ -248,31 +237,13 @@ impl EventLoop {
         }
     }
 
-    /// Where a script runs, by the keys that it declares.
-    fn place_to_run(&self, route: &Route, call: &ScriptCall<'_>) -> RunsAt {
-        let mut places = call.keys.iter().map(|key| route.place_of_key(key));
-        let Some(place) = places.next() else { return RunsAt::Anywhere };
-        if places.any(|other| other != place) {
-            return RunsAt::Anywhere;
-        }
-        let shard = route.shard(place);
-        let this = self.runtime.identity.node;
-        let Some(peers) = &self.runtime.peers else { return RunsAt::Queue(shard) };
-        // Other nodes may be of a version that knows no scripts.
-        let is_known = self.runtime.version.allows(Feature::Functions);
-        match self.leader_of(route, place) {
-            Some(node) if node == this => RunsAt::Queue(shard),
-            Some(node) if is_known && peers.cluster.is_connected(node) => RunsAt::Leader(node),
-            _ => RunsAt::Anywhere,
-        }
-    }
-
     /// Gives the scripts of this iteration to the script threads.
     pub(super) fn hand_over_scripts(&mut self) {
         for (runs_at, job) in self.scripts.drain(..) {
             match runs_at {
                 RunsAt::Queue(shard) => self.runtime.scripts.push_in_queue(shard, job),
                 RunsAt::Leader(node) => scripts::forward(&self.runtime, node, job),
+                RunsAt::Unled => scripts::find_queue(&self.runtime, job),
                 RunsAt::Anywhere => self.runtime.scripts.push(job),
             }
         }

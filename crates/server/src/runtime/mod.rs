@@ -91,9 +91,10 @@ use std::sync::Arc;
 use api::Overview;
 use arc_swap::ArcSwap;
 use command::limits::SINGLE_FRAME_COMMAND_BYTES_MAX;
-use keyspace::{Feature, ShardId};
+use keyspace::{Feature, NodeId, ShardId};
 pub use node::control::Input as ControlInput;
 use node::executor::{Answer, Input, Origin, ShardExecutor};
+use node::routing::route::Route;
 pub use node::routing::route::View;
 
 use crate::cluster::MemberInfo;
@@ -191,6 +192,21 @@ pub struct NodeRuntime {
 }
 
 impl NodeRuntime {
+    /// A shard's leader, as far as it is known here; or else a node with a replica, which may know
+    /// the leader.
+    pub fn leader_of(&self, route: &Route, place: usize) -> Option<NodeId> {
+        let state = route.views[place].read();
+        let descriptor = &state.descriptor;
+        if descriptor.replica_on(self.identity.node).is_some() {
+            return state.serving.leader();
+        }
+        let known = self.peers.as_ref()?.lookup.shard(descriptor.shard);
+        match known {
+            Some(known) => known.leader().or(known.descriptor().node_to_ask()),
+            None => descriptor.node_to_ask(),
+        }
+    }
+
     /// Hands one input to the executor of a shard.
     pub fn submit(&self, shard: ShardId, input: Input) {
         self.submit_from(shard, input, NO_ORIGIN, &mut Vec::new());

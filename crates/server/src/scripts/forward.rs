@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   client ──EVAL──► this node ── call ──► the leader: its queue ── reply ──► this node ──► client
-//!                                 └─ it does not lead ──────────────────► runs here, over shards
+//!                                 └─ it does not lead ──► looks for who does (runs_at)
 //! ```
 //!
 //! A call whose link is lost before the reply has come may have been done: its client is answered
@@ -23,6 +23,7 @@ use super::cache::Program;
 use super::call_frames::{CalledProgram, ScriptCallFrame, ScriptFrame, ScriptReplyFrame};
 use super::counts::Outcome;
 use super::job::{Caller, Job, JobReply, ReplyTo};
+use super::runs_at::find_queue_later;
 use crate::event_loop::not_done_text;
 use crate::peer::SendError;
 use crate::runtime::peers::KIND_SCRIPT;
@@ -125,7 +126,7 @@ pub fn forward(runtime: &Arc<NodeRuntime>, node: NodeId, job: Job) {
     if peers.cluster.send(node, KIND_SCRIPT, &[&frame]).is_err() {
         // It was not sent, so nothing was done.
         let call = runtime.scripts.forwarded.waiting.lock().calls.remove(&number);
-        call.into_iter().for_each(|(_, job)| runtime.scripts.push(job));
+        call.into_iter().for_each(|(_, job)| find_queue_later(runtime, job));
         return;
     }
     peers.cluster.flush();
@@ -224,7 +225,7 @@ fn take_reply(runtime: &Arc<NodeRuntime>, from: NodeId, number: u64, reply: Scri
     drop(waiting);
     let Some((_, job)) = call else { return };
     match reply {
-        ScriptReplyFrame::NotLeader => runtime.scripts.push(job),
+        ScriptReplyFrame::NotLeader => find_queue_later(runtime, job),
         ScriptReplyFrame::Lost => {
             job.refuse(runtime, not_done_text(command::NotDone::OutcomeUnknown));
         }

@@ -76,6 +76,8 @@ pub struct Job {
     pub reply_to: ReplyTo,
     /// How often what it had read in its queue had changed.
     pub conflicts: u32,
+    /// The queue that it has left: its client's later scripts wait there until it has ended.
+    pub left: Option<ShardId>,
 }
 
 /// The keys that a script has touched, for a client that caches.
@@ -195,6 +197,7 @@ impl Job {
             came,
             reply_to,
             conflicts: 0,
+            left: None,
         }
     }
 
@@ -250,5 +253,17 @@ impl Job {
                 forward::reply(runtime, node, number, ForwardedReply::Ended(reply));
             }
         }
+        has_ended(runtime, self.left, self.client);
+    }
+
+    /// It runs at another node, or is asked for again: nothing of it is owed here any more.
+    pub fn has_gone(self, runtime: &NodeRuntime) {
+        has_ended(runtime, self.left, self.client);
+    }
+}
+
+fn has_ended(runtime: &NodeRuntime, left: Option<ShardId>, client: u64) {
+    if let Some(shard) = left {
+        runtime.scripts.has_ended(shard, client);
     }
 }

@@ -51,6 +51,7 @@ mod peers;
 mod primaries;
 mod queues;
 mod run;
+mod runs_at;
 mod scans;
 mod shards;
 mod swaps;
@@ -74,6 +75,7 @@ pub use exec_reply::{Filling, Gaps};
 pub use forward::{Forwarded, forward, link_lost, take_frame, tick_forwarded};
 pub use job::{Caller, Job, JobReply, ReplyTo, TouchedKeys};
 pub use peers::{Found, ask, fetch, fetch_all, kill_elsewhere, member_lost, take_question, tick};
+pub use runs_at::{RunsAt, find_queue};
 pub use threads::{RunningScript, ScriptThreads};
 pub use topics::SOURCE as PUBLISH;
 
@@ -147,8 +149,8 @@ struct Tasks {
     usage: Usage,
     /// By how much they are put back for it, at most.
     later_max: Duration,
-    /// Those that pause, by when they are due.
-    pausing: VecDeque<(Instant, shards::Attempt)>,
+    /// What pauses, by when it is due.
+    pausing: VecDeque<(Instant, Paused)>,
     /// When the first thread is to look for those that have waited for too long.
     sweep_at: Option<Instant>,
     is_stopping: bool,
@@ -246,8 +248,11 @@ impl Tasks {
     /// Ends pauses that are over; whether there were any.
     fn end_pauses(&mut self, now: Instant) -> bool {
         let mut has_ended = false;
-        while let Some((_, attempt)) = self.pausing.pop_front_if(|(due, _)| *due <= now) {
-            self.push(attempt);
+        while let Some((_, paused)) = self.pausing.pop_front_if(|(due, _)| *due <= now) {
+            match paused {
+                Paused::Attempt(attempt) => self.push(*attempt),
+                Paused::Call(call) => self.calls.push_back(call),
+            }
             has_ended = true;
         }
         has_ended
@@ -256,6 +261,12 @@ impl Tasks {
 
 /// Work for a script thread that is no script.
 type Call = Box<dyn FnOnce() + Send>;
+
+/// What a script thread does after a pause.
+enum Paused {
+    Attempt(Box<shards::Attempt>),
+    Call(Call),
+}
 
 /// What a script thread does next.
 enum Task {
@@ -353,9 +364,22 @@ impl Scripts {
         self.schedule_queue(shard, is_due);
     }
 
+    /// The same, with one that may have left a queue: before its client's later ones.
+    fn push_in_queue_again(&self, shard: ShardId, mut job: Job) {
+        let (client, left) = (job.client, job.left.take());
+        if left == Some(shard) {
+            self.with_queue(shard, |queue| queue.put_back(vec![(client, job)]));
+        } else {
+            self.push_in_queue(shard, job);
+        }
+        if let Some(left) = left {
+            self.has_ended(left, client);
+        }
+    }
+
     /// Has a script run over any shards.
     pub fn push(&self, job: Job) {
-        self.push_attempt(shards::Attempt::first(job, None));
+        self.push_attempt(shards::Attempt::first(job));
     }
 
     /// Stops all scripts that run now, or functions; whether there were any.
@@ -388,6 +412,12 @@ impl Scripts {
         running.find(|running| running.program.is_function())
     }
 
+    /// A client's script has ended that had left this queue.
+    fn has_ended(&self, shard: ShardId, client: u64) {
+        let is_due = self.with_queue(shard, |queue| queue.ended(client));
+        self.schedule_queue(shard, is_due);
+    }
+
     fn with_queue<R>(&self, shard: ShardId, act: impl FnOnce(&mut ScriptQueue<Job>) -> R) -> R {
         let mut queues = self.queues.lock();
         let queue = queues.entry(shard).or_default();
@@ -406,7 +436,16 @@ impl Scripts {
 
     /// Has a script run again when there may be new routes.
     fn push_after_pause(&self, attempt: shards::Attempt) {
-        self.tasks.lock().pausing.push_back((Instant::now() + REROUTE_PAUSE, attempt));
+        self.pause(Paused::Attempt(Box::new(attempt)));
+    }
+
+    /// The same of what is no script.
+    fn call_after_pause(&self, call: Call) {
+        self.pause(Paused::Call(call));
+    }
+
+    fn pause(&self, paused: Paused) {
+        self.tasks.lock().pausing.push_back((Instant::now() + REROUTE_PAUSE, paused));
         // They sleep no longer than that.
         self.wake.notify_all();
     }

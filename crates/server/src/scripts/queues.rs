@@ -19,7 +19,7 @@ use txn::script_batch::{
 use super::host::Halt;
 use super::job::{Job, JobReply, ReplyTo};
 use super::run::{Ground, Ran};
-use super::shards::Attempt;
+use super::runs_at::find_queue_later;
 use super::threads::Runner;
 use super::{BATCH_MAX, BATCH_TIME, BYTES_MAX, Outcome, QUEUE_TIME, Scripts};
 use crate::event_loop::not_done_text;
@@ -69,6 +69,7 @@ impl QueueDriver<Job, JobReply> for BatchRunner<'_> {
             }
             Ran::Refused(reply) => QueueRan::Void(reply),
             Ran::Halted(Halt::Keys(_, ScriptHalt::TooMuch)) => QueueRan::Full,
+            Ran::Halted(Halt::Keys(_, ScriptHalt::Missing(_))) => QueueRan::Blocked,
             Ran::Halted(_) | Ran::Stopped(Stopped::Time) => QueueRan::Leaves,
             Ran::Stopped(why) => QueueRan::Void(job.error(&self.runner.stopped_text(job, why))),
         };
@@ -154,18 +155,30 @@ fn committed(runtime: &Arc<NodeRuntime>, shard: ShardId, ran: JobBatch, outcome:
 
 /// The queue's batch is done: each of its scripts goes its way.
 fn settle(runtime: &Arc<NodeRuntime>, shard: ShardId, batch: SettledBatch<Job, JobReply>) {
-    let SettledBatch { answered, refused, leaving, again } = batch;
+    let SettledBatch { answered, refused, leaving, moved, again } = batch;
     answer(runtime, answered);
     for (job, why) in refused {
         job.refuse(runtime, not_done_text(why));
     }
     let scripts: &Scripts = &runtime.scripts;
-    for (client, job) in leaving {
-        scripts.with_queue(shard, |queue| queue.leave(client));
-        scripts.push_attempt(Attempt::first(job, Some(shard)));
+    for (client, mut job) in leaving {
+        leave(runtime, shard, client, &mut job);
+        scripts.push(job);
+    }
+    for (client, mut job) in moved {
+        leave(runtime, shard, client, &mut job);
+        find_queue_later(runtime, job);
     }
     let is_due = scripts.with_queue(shard, |queue| queue.finish(again));
     scripts.schedule_queue(shard, is_due);
+}
+
+/// A script leaves a queue; if it has left one before, that one sees its end now.
+fn leave(runtime: &NodeRuntime, shard: ShardId, client: u64, job: &mut Job) {
+    runtime.scripts.with_queue(shard, |queue| queue.leave(client));
+    if let Some(before) = job.left.replace(shard) {
+        runtime.scripts.has_ended(before, client);
+    }
 }
 
 /// Answers scripts: their loops wake once each.
@@ -178,11 +191,11 @@ fn answer(runtime: &NodeRuntime, answered: Vec<(Job, JobReply)>) {
     for (job, mut reply) in answered {
         reply.send_messages(runtime);
         match job.reply_to {
-            ReplyTo::Connection { event_loop, waiter } => {
+            ReplyTo::Connection { event_loop, waiter } if job.left.is_none() => {
                 runtime.scripts.counts.ended(&job, Outcome::Queue);
                 by_loop[event_loop].push((waiter, reply));
             }
-            ReplyTo::Node { .. } => job.answer(runtime, reply, Outcome::Queue),
+            _ => job.answer(runtime, reply, Outcome::Queue),
         }
     }
     for (replies, mailbox) in by_loop.into_iter().zip(&runtime.delivery.mailboxes) {

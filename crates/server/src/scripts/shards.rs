@@ -60,8 +60,6 @@ const MOVED: &str = "BUSY shards of the script's keys were moving all the time \
 /// A script on its way to its commit.
 pub struct Attempt {
     job: Job,
-    /// The queue that it has left.
-    queue: Option<ShardId>,
     /// What it has read by now.
     held: Option<HeldTxn>,
     /// … in other keyspaces.
@@ -91,13 +89,13 @@ pub enum Pace {
 
 impl Attempt {
     /// The first one of a script, which may have left a queue.
-    pub fn first(job: Job, queue: Option<ShardId>) -> Self {
+    pub fn first(job: Job) -> Self {
         let keys = job.arguments().0.into_iter().map(Bytes::copy_from_slice).collect();
         // In a busy queue it may have waited for long, behind its client's other scripts.
-        let since = if queue.is_some() { boot_nanos() } else { job.came.boot };
+        let since = if job.left.is_some() { boot_nanos() } else { job.came.boot };
         let attempt = ScriptAttempt::first(keys, since);
         let (held, others, flushes, place, spent) = Default::default();
-        Self { job, queue, held, others, attempt, flushes, pace: Pace::Short, place, spent }
+        Self { job, held, others, attempt, flushes, pace: Pace::Short, place, spent }
     }
 
     /// Among which scripts it runs.
@@ -121,13 +119,7 @@ impl Attempt {
     }
 
     fn end(self, runtime: &NodeRuntime, reply: JobReply, outcome: Outcome) {
-        let Self { job, queue, .. } = self;
-        let client = job.client;
-        job.answer(runtime, reply, outcome);
-        if let Some(shard) = queue {
-            let is_due = runtime.scripts.with_queue(shard, |queue| queue.ended(client));
-            runtime.scripts.schedule_queue(shard, is_due);
-        }
+        self.job.answer(runtime, reply, outcome);
     }
 
     pub(super) fn refuse(self, runtime: &NodeRuntime, text: &str) {

@@ -13,7 +13,7 @@ fn scripts() -> Scripts {
 }
 
 fn attempt(scripts: &Scripts) -> Attempt {
-    Attempt::first(job(scripts), None)
+    Attempt::first(job(scripts))
 }
 
 fn job(scripts: &Scripts) -> Job {

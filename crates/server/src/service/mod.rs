@@ -27,6 +27,7 @@
 //! | `txn` | transactions, in one request or request by request |
 
 mod admin_states;
+mod clones;
 mod cluster_version;
 mod conditional;
 mod decisions;
@@ -70,11 +71,11 @@ use crate::runtime::{events, readiness, requests, survey};
 use api::events::{Wake, WatchRequest, Watching};
 use api::feeds::{FeedRequest, Feeding};
 use api::{
-    AdminState, Answer, ApiError, ClusterVersionStatus, Command, Condition, CutAt, Decisions, Done,
-    History, HistoryQuery, KeysPage, KeysQuery, KeyspaceChange, KeyspaceInfo, KeyspaceSpec,
-    ListenerStatus, MergeStatus, Metrics, NodeAdminState, NodeMetrics, NodeService, Nodes,
-    Placement, RequestId, RouteStatus, SafePointInfo, Shards, ShardsQuery, SnapshotInfo,
-    SnapshotSpec, SplitStatus, Status, Txn, TxnDone, TxnOp, TxnResult,
+    AdminState, Answer, ApiError, CloneInfo, CloneSpec, ClusterVersionStatus, Command, Condition,
+    CutAt, Decisions, Done, Flattened, History, HistoryQuery, KeysPage, KeysQuery, KeyspaceChange,
+    KeyspaceInfo, KeyspaceSpec, ListenerStatus, MergeStatus, Metrics, NodeAdminState, NodeMetrics,
+    NodeService, Nodes, Placement, RequestId, RouteStatus, SafePointInfo, Shards, ShardsQuery,
+    SnapshotInfo, SnapshotSpec, SplitStatus, Status, Txn, TxnDone, TxnOp, TxnResult,
 };
 use conditional::Conditional;
 use errors::{no_catalogue, not_done, refused};
@@ -115,12 +116,13 @@ pub struct NodeApi {
     config: Arc<Config>,
     facts: NodeFacts,
     feeds: Arc<FeedCounts>,
+    flattening: Arc<clones::Flattening>,
 }
 
 impl NodeApi {
     /// Over a runtime.
     pub fn new(runtime: Arc<NodeRuntime>, config: Arc<Config>, facts: NodeFacts) -> Self {
-        Self { runtime, config, facts, feeds: Arc::default() }
+        Self { runtime, config, facts, feeds: Arc::default(), flattening: Arc::default() }
     }
 
     fn info(&self, keyspace: &Keyspace) -> KeyspaceInfo {
@@ -140,6 +142,15 @@ impl NodeApi {
             replicas: keyspace.options.replicas,
             skip_equal_writes: keyspace.options.skips_equal,
             volume: keyspace.options.volume.map(Into::into),
+            clone_of: keyspace.source().map(|(source, at)| CloneInfo {
+                volume: match routes.by_id(source) {
+                    Some(of) => of.keyspace.name.to_string(),
+                    // This node is behind.
+                    None => format!("(id {source})"),
+                },
+                at: at.0.to_string(),
+                at_ms: at.millis(),
+            }),
             shards: route.map_or(keyspace.shards.len(), |route| route.shards().len()) as u64,
             keys: route
                 .map_or(0, |route| scan::size(route, &scan::ScanScope::unchecked(route, now))),
@@ -162,6 +173,7 @@ impl NodeApi {
             config: self.config.clone(),
             facts: self.facts.clone(),
             feeds: self.feeds.clone(),
+            flattening: self.flattening.clone(),
         }
     }
 
@@ -322,8 +334,17 @@ impl NodeService for NodeApi {
             replicas: change.replicas,
             skips_equal: change.skip_equal_writes,
             volume_bytes: change.volume_bytes,
+            flattened_at: None,
         };
         self.change(&CatalogueOp::Alter { name, change }, done);
+    }
+
+    fn volume_clone(&self, source: &str, spec: CloneSpec, done: Done<KeyspaceInfo>) {
+        self.clone_volume(source, spec, done);
+    }
+
+    fn volume_flatten(&self, id: RequestId, name: &str, done: Done<Flattened>) {
+        self.flatten_volume(id, name, done);
     }
 
     fn keyspace_drop(&self, name: &str, done: Done<()>) {

@@ -77,6 +77,7 @@ impl World {
                     skips_equal: (may_skip && retention_ms.is_multiple_of(5))
                         .then_some(retention_ms.is_multiple_of(2)),
                     volume_bytes: None,
+                    flattened_at: None,
                 };
                 CatalogueOp::Alter { name, change }
             }

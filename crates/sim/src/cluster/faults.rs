@@ -405,6 +405,7 @@ impl World {
             forgets,
             forgets_ends: self.options.plant == Some(Plant::ForgottenEnds),
             system_replicas: self.profile.system_replicas as u8,
+            reshape: self.profile.reshape,
             seed: self.rng.bits(),
         };
         let started = open::open(seat.disk.handle(), &start, &mut self.rng);

@@ -93,6 +93,11 @@ impl Network {
         self.in_flight.insert((at_ms, self.sent), (from, packet));
     }
 
+    /// How many were sent, those that came twice counted twice.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// What arrives by now.
     pub fn due(&mut self, now_ms: u64) -> Vec<Packet> {
         let later = self.in_flight.split_off(&(now_ms + 1, 0));

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use keyspace::random::{Random, mix};
 use keyspace::{Placement, ShardId};
-use node::control;
+use node::control::{self, ReshapeLimits};
 
 use super::{Workload, World};
 use crate::check::Violation;
@@ -389,6 +389,8 @@ pub struct RunProfile {
     pub replicas: usize,
     /// Replicas of the system shard: a node with one takes clients, also for remote shards.
     pub system_replicas: usize,
+    /// When shards are split and merged without being asked to.
+    pub reshape: ReshapeLimits,
     /// Whether shards begin with all of them; else those follow that are not the first.
     pub starts_with_all_replicas: bool,
     /// Executors of each node.
@@ -484,6 +486,7 @@ impl RunProfile {
         Self {
             replicas,
             system_replicas: if is_wide { 5 } else { replicas },
+            reshape: ReshapeLimits::default(),
             starts_with_all_replicas: rng.one_in(2),
             executors: rng.between(1, 2) as usize,
             segment_bytes: *rng.pick(&[16 << 10, 64 << 10]),

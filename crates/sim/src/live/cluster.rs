@@ -79,7 +79,9 @@ impl ClusterSim {
         if !self.is_formed {
             self.is_formed = self.world.form();
         }
-        for _ in 0..WRITES_A_MS {
+        // Before that there is no keyspace to write to.
+        let writes = if self.is_formed { WRITES_A_MS } else { 0 };
+        for _ in 0..writes {
             let Some((keyspace, key, value)) = self.writes.pop_front() else { break };
             self.write(&keyspace, &key, value.as_deref(), 0);
         }

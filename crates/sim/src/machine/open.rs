@@ -61,6 +61,8 @@ pub struct Start {
     pub cluster_version: ClusterVersion,
     /// How many replicas the system shard should have.
     pub system_replicas: u8,
+    /// When shards are split and merged by themselves.
+    pub reshape: control::ReshapeLimits,
     /// Chooses elections and sessions of this start.
     pub seed: u64,
     /// Planted: what replicas of shards from this one on have voted is forgotten.
@@ -305,7 +307,7 @@ fn control_setup(node: NodeId, hasher: KeyHasher, start: &Start) -> Setup {
         settings: start.limits.settings(hasher),
         request_timeout: REQUEST_TIMEOUT_NANOS,
         caches_catalogue: false,
-        limits: control::ReshapeLimits::default(),
+        limits: start.reshape,
         pace: PACE,
         placement: PlacementSetup {
             balances: true,

@@ -347,6 +347,7 @@ impl World {
                         replicas: None,
                         skips_equal: None,
                         volume_bytes: None,
+                        flattened_at: None,
                     };
                     let name: &str = self.rng.pick::<&str>(&names);
                     CatalogueOp::Alter { name, change }

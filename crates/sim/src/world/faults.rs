@@ -1,6 +1,7 @@
 //! Faults of one node, the disk that they leave, and how the node comes back.
 
 use keyspace::{ClusterVersion, Durability};
+use node::control::ReshapeLimits;
 use node::recovery::RecoverError;
 use storage::Error;
 use storage::faulty::Crash;
@@ -204,6 +205,7 @@ impl World {
             limits,
             cluster_version,
             system_replicas: 1,
+            reshape: ReshapeLimits::default(),
             seed,
             forgets,
             forgets_ends: false,

@@ -41,6 +41,7 @@ impl QueueDriver<Script, String> for Names {
             "+" | "?" => Ran::Ended(script.to_string()),
             "!" => Ran::Void(script.to_string()),
             "#" => Ran::Full,
+            "%" => Ran::Blocked,
             _ => Ran::Leaves,
         };
         (ran, writes)
@@ -113,13 +114,17 @@ fn script_leaves_only_behind_earlier_ones_of_its_client() {
 
 #[test]
 fn scripts_of_one_client_leave_one_by_one() {
-    for outcome in [BatchOutcome::NotDone(NotDone::NotLeader), BatchOutcome::Changed] {
-        let (batch, ..) = run(&[(1, "a+"), (1, "b+"), (2, "c+"), (3, "d!")], 9);
-        let settled = batch.settle(&outcome, |_| CONFLICTS_MAX + 1);
-        assert_eq!(settled.leaving, [(1, "a+"), (2, "c+")]);
-        assert_eq!(settled.again, [(1, "b+")]);
-        assert_eq!(names(&settled.answered), ["d!"], "it does nothing anyway");
-    }
+    let scripts = [(1, "a+"), (1, "b+"), (2, "c+"), (3, "d!")];
+    let settled_by = |outcome| run(&scripts, 9).0.settle(&outcome, |_| CONFLICTS_MAX + 1);
+    // They find the leader's queue, where they do not conflict.
+    let settled = settled_by(BatchOutcome::NotDone(NotDone::NotLeader));
+    assert_eq!((settled.moved, settled.leaving), (vec![(1, "a+"), (2, "c+")], vec![]));
+    assert_eq!(settled.again, [(1, "b+")]);
+    assert_eq!(names(&settled.answered), ["d!"], "it does nothing anyway");
+    // Over shards they would conflict with each other.
+    let settled = settled_by(BatchOutcome::Changed);
+    assert_eq!((settled.moved, settled.leaving), (vec![], vec![(1, "a+")]));
+    assert_eq!(settled.again, [(1, "b+"), (2, "c+")]);
     let (batch, ..) = run(&[(1, "a+"), (1, "b+")], 9);
     let why = NotDone::OutcomeUnknown;
     let settled = settle(batch, BatchOutcome::NotDone(why));
@@ -169,5 +174,20 @@ fn scripts_that_write_and_take_long_do_not_share_a_batch() {
         assert_eq!(unrun, scripts[long_after..], "in their order");
         assert!(copy.transaction().commands.is_empty());
         assert_eq!(settle(batch, BatchOutcome::Done).leaving, scripts[..long_after]);
+    }
+}
+
+/// A lock is mostly gone soon, and over shards they would all conflict with each other.
+#[test]
+fn scripts_with_locked_keys_look_for_their_queue_again_and_one_leaves_at_last() {
+    let scripts = [(1, "a%"), (1, "b+"), (2, "c%"), (3, "d+")];
+    for (conflicts, leaving, moved) in
+        [(1, vec![], vec![(1, "a%"), (2, "c%")]), (9, vec![(1, "a%")], vec![(2, "c%")])]
+    {
+        let (batch, unrun, _) = run(&scripts, 9);
+        assert_eq!(unrun, [(1, "b+")]);
+        let settled = batch.settle(&BatchOutcome::Done, |_| conflicts);
+        assert_eq!((names(&settled.answered), settled.again), (vec!["d+"], vec![]));
+        assert_eq!((settled.leaving, settled.moved), (leaving, moved));
     }
 }

@@ -191,7 +191,7 @@ impl Worker<'_> {
                     self.retries += 1;
                     continue;
                 }
-                let Some(pending) = self.clients[index].pending.pop_front() else {
+                let Some(pending) = self.clients[index].pending.remove(link.place()) else {
                     return Err(Broken("protocol: a reply to no request".to_owned()));
                 };
                 if pending.is_skipped {

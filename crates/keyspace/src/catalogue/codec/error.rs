@@ -1,6 +1,6 @@
 //! Errors of the catalogue as bytes.
 
-use super::super::{CatalogueError, LinearHashRecord};
+use super::super::{CatalogueError, LinearHashRecord, NoCloneReason};
 use super::{put_admin_state, read_admin_state, read_cluster_version, read_name};
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::ids::NodeId;
@@ -35,6 +35,17 @@ const NO_LEASE: u8 = 26;
 const BELOW_SAFE_POINT: u8 = 27;
 const BAD_VOLUME: u8 = 28;
 const NO_VOLUME: u8 = 29;
+const NO_CLONE: u8 = 30;
+const NOT_CLONE: u8 = 31;
+const HAS_CLONES: u8 = 32;
+const HAS_SNAPSHOTS: u8 = 33;
+/// Why a volume cannot be cloned, from 1 on.
+const NO_CLONE_REASONS: [NoCloneReason; 4] = [
+    NoCloneReason::NoVolume,
+    NoCloneReason::TooMany,
+    NoCloneReason::TooDeep,
+    NoCloneReason::OtherBlocks,
+];
 
 impl CatalogueError {
     /// Appends its bytes.
@@ -105,6 +116,17 @@ impl CatalogueError {
                 put_varint(u64::from(*block_bytes), out);
             }
             Self::NoVolume { name } => named(NO_VOLUME, name),
+            Self::NoClone { name, why } => {
+                named(NO_CLONE, name);
+                let place = NO_CLONE_REASONS.iter().position(|reason| reason == why);
+                out.push(place.map_or(0, |place| place as u8 + 1));
+            }
+            Self::NotClone { name } => named(NOT_CLONE, name),
+            Self::HasClones { name, by } => {
+                named(HAS_CLONES, name);
+                put_bytes(by.as_bytes(), out);
+            }
+            Self::HasSnapshots { name } => named(HAS_SNAPSHOTS, name),
             Self::BelowSafePoint { at, safe_point } => {
                 out.push(BELOW_SAFE_POINT);
                 out.extend_from_slice(&at.0.to_le_bytes());
@@ -161,6 +183,19 @@ impl CatalogueError {
             LIBRARIES_TOO_LARGE => Self::LibrariesTooLarge { bytes: reader.varint()? },
             LEASE_TOO_LONG => Self::LeaseTooLong { ttl_ms: reader.varint()? },
             TOO_MANY_LEASES => Self::TooManyLeases,
+            NO_CLONE => {
+                let name = read_name(reader)?.into();
+                let found = reader.u8()?;
+                let why = usize::from(found).checked_sub(1);
+                let why = why.and_then(|place| NO_CLONE_REASONS.get(place).copied());
+                let unknown = DecodeError::Tag { what: "why there is no clone", found };
+                Self::NoClone { name, why: why.ok_or(unknown)? }
+            }
+            NOT_CLONE => Self::NotClone { name: read_name(reader)?.into() },
+            HAS_CLONES => {
+                Self::HasClones { name: read_name(reader)?.into(), by: read_name(reader)?.into() }
+            }
+            HAS_SNAPSHOTS => Self::HasSnapshots { name: read_name(reader)?.into() },
             BAD_VOLUME => Self::BadVolume {
                 bytes: reader.varint()?,
                 block_bytes: reader.varint_max(u32::MAX.into(), "bytes of a block")? as u32,

@@ -10,10 +10,22 @@ fn options() -> impl Strategy<Value = KeyspaceOptions> {
     let retention = prop_oneof![Just(u64::MAX), 0..100_000u64];
     let size = prop_oneof![Just(u64::MAX), 1..100u64, Just(1 << 20)];
     let block = prop_oneof![Just(4096), Just(65_536), any::<u32>()];
-    let volume = (size, block, any::<bool>()).prop_map(|(bytes, block_bytes, is_shared)| {
-        VolumeOptions { bytes, block_bytes, is_shared }
+    let origin = prop_oneof![
+        Just(VolumeOrigin::Empty),
+        (1..4u32, any::<u64>()).prop_map(|(source, at)| VolumeOrigin::Clone {
+            source: KeyspaceId(source),
+            at: Timestamp(at),
+        }),
+        any::<u64>().prop_map(|since| VolumeOrigin::Flattened { since: Timestamp(since) }),
+    ];
+    let volume = prop::option::of((size, block, any::<bool>(), origin)).prop_map(|of| {
+        of.map(|(bytes, block_bytes, is_shared, origin)| VolumeOptions {
+            bytes,
+            block_bytes,
+            is_shared,
+            origin,
+        })
     });
-    let volume = prop::option::of(volume);
     (placement, durability(), retention, 0..11u8, any::<bool>(), volume).prop_map(
         |(placement, durability, retention_ms, replicas, skips_equal, volume)| KeyspaceOptions {
             placement,
@@ -73,6 +85,20 @@ fn errors() -> impl Strategy<Value = CatalogueError> {
         1 => any::<(u64, u64)>().prop_map(|(at, safe_point)| {
             let (at, safe_point) = (crate::Timestamp(at), crate::Timestamp(safe_point));
             CatalogueError::BelowSafePoint { at, safe_point }
+        }),
+        1 => any::<String>().prop_map(|name| CatalogueError::NotClone { name: name.into() }),
+        1 => any::<String>().prop_map(|name| CatalogueError::HasSnapshots { name: name.into() }),
+        1 => any::<(String, String)>().prop_map(|(name, by)| {
+            CatalogueError::HasClones { name: name.into(), by: by.into() }
+        }),
+        1 => (any::<String>(), 0..4usize).prop_map(|(name, why)| {
+            let all = [
+                NoCloneReason::NoVolume,
+                NoCloneReason::TooMany,
+                NoCloneReason::TooDeep,
+                NoCloneReason::OtherBlocks,
+            ];
+            CatalogueError::NoClone { name: name.into(), why: all[why] }
         }),
         1 => (any::<String>(), record()).prop_map(|(name, record)| {
             CatalogueError::StaleTableEpoch { name: name.into(), record }
@@ -205,12 +231,20 @@ fn ops() -> impl Strategy<Value = Op> {
     let change = (durability(), 0..9u64, 0..11u8);
     let of = (prop::option::of(change.0), prop::option::of(change.1), prop::option::of(change.2));
     let sizes = prop::option::of(prop_oneof![0..9u64, Just(1 << 20)]);
-    let change =
-        (of, any::<Option<bool>>(), sizes).prop_map(
-            |((durability, retention_ms, replicas), skips_equal, volume_bytes)| {
-                KeyspaceAlteration { durability, retention_ms, replicas, skips_equal, volume_bytes }
-            },
-        );
+    let flattened = prop::option::of(0..9u64);
+    let change = (of, any::<Option<bool>>(), sizes, flattened).prop_map(
+        |((durability, retention_ms, replicas), skips_equal, volume_bytes, flattened)| {
+            let flattened_at = flattened.map(Timestamp);
+            KeyspaceAlteration {
+                durability,
+                retention_ms,
+                replicas,
+                skips_equal,
+                volume_bytes,
+                flattened_at,
+            }
+        },
+    );
     prop_oneof![
         3 => (name(), options()).prop_map(|(name, options)| Op::Create(name, options)),
         1 => (name(), change).prop_map(|(name, change)| Op::Alter(name, change)),

@@ -92,7 +92,8 @@ pub struct Feed {
     /// Samples that had no room, and when the last of them was.
     dropped: Option<(u64, Timestamp)>,
     samples_wanted: u32,
-    turn: u64,
+    /// Of requests and of transactions ([`SamplePace`]).
+    turns: [u64; 2],
     followed: Followed,
 }
 
@@ -118,7 +119,7 @@ impl Feed {
             sample_bytes: 0,
             dropped: None,
             samples_wanted,
-            turn: 0,
+            turns: [0; 2],
             followed: Followed::default(),
         };
         feed.settle(ring);
@@ -183,8 +184,9 @@ impl Feed {
         if is_taken_over && self.kind == FeedKind::Merge {
             return true;
         }
-        let turn = pace.take(self.turn, now_nanos);
-        self.turn = turn.unwrap_or(self.turn);
+        let next = &mut self.turns[usize::from(sample.group.is_some())];
+        let turn = pace.take(*next, now_nanos);
+        *next = turn.unwrap_or(*next);
         turn.is_some()
     }
 
@@ -204,7 +206,7 @@ impl Feed {
         self.samples = before.samples;
         self.sample_bytes = before.sample_bytes;
         self.dropped = before.dropped;
-        (self.turn, self.followed) = (before.turn, before.followed);
+        (self.turns, self.followed) = (before.turns, before.followed);
     }
 
     /// Whether it has something to give.

@@ -131,7 +131,8 @@ pub struct Merge {
     /// Nothing that happened later is given.
     until: Timestamp,
     pace: Option<SamplePace>,
-    turn: u64,
+    /// Of requests and of transactions ([`SamplePace`]).
+    turns: [u64; 2],
     /// Groups of samples that were begun with, on whatever node.
     followed: Followed,
 }
@@ -141,8 +142,8 @@ impl Merge {
     /// second.
     pub fn new(cursor: Cursor, until: Timestamp, samples: u32) -> Self {
         let pace = SamplePace::new(samples);
-        let (sources, changes, turn, followed) = Default::default();
-        Self { sources, changes, given: cursor, until, pace, turn, followed }
+        let (sources, changes, turns, followed) = Default::default();
+        Self { sources, changes, given: cursor, until, pace, turns, followed }
     }
 
     /// Behind the latest event that was given.
@@ -282,7 +283,8 @@ impl Merge {
                     Follow::No => return None,
                     Follow::Yes => {}
                     Follow::MayBegin => {
-                        self.turn = self.pace?.take(self.turn, now_nanos)?;
+                        let turn = &mut self.turns[usize::from(group.is_some())];
+                        *turn = self.pace?.take(*turn, now_nanos)?;
                         let begins =
                             group.is_none_or(|group| self.followed.begin(group, now_nanos));
                         begins.then_some(())?;

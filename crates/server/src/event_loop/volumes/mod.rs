@@ -7,7 +7,9 @@
 //!   FLUSH ──► done: what was answered is on disk at a majority already
 //! ```
 //!
-//! An export may name a past time: [`past`]. One session of writers has the volume: [`writers`].
+//! An export may name a past time: [`past`]. A clone reads from its source what it has not written
+//! ([`sources`]), and keeps empty values where it was made zeroes. One session of
+//! writers has the volume: [`writers`].
 //!
 //! The protocol lets replies come in any order. So a read passes the writes before it that are not
 //! answered, and sees all that is. Each block is written whole or not at all; a request of several
@@ -25,6 +27,7 @@
 mod blocks;
 mod exports;
 mod past;
+pub(crate) mod sources;
 mod writers;
 
 use std::ops::Range;
@@ -36,9 +39,9 @@ use gateway::resp::Gather;
 use keyspace::{KeyspaceId, Timestamp, VolumeOptions};
 use node::routing::route::Route;
 
-use self::blocks::{FoundBlocks, is_zero};
+use self::blocks::{Block, FoundBlocks, ReadReply, is_zero, must_zero, zeroed};
 use self::exports::Volumes;
-use self::past::PastExport;
+use self::past::{PastExport, STATUS_BYTES_MAX};
 use self::writers::Claimed;
 pub use self::writers::FENCED;
 use super::EventLoop;
@@ -317,30 +320,17 @@ impl EventLoop {
         match request.command {
             nbd::Command::Read { is_whole } => {
                 self.counted.others += 1;
-                let mut found = FoundBlocks::new(&blocks, volume, true);
-                if !self.look_at_blocks(connection, route, work, blocks, &mut found) {
-                    return false;
-                }
-                if found.is_broken {
-                    self.fail(connection, work, Errno::Io, "a block has no value of bytes");
-                    return true;
-                }
-                let extents = found.extents(request.offset, request.length);
-                let out = &mut connection.output.bytes;
-                writer.data(request.cookie, request.offset, &extents, is_whole, out);
+                let reply = ReadReply::bytes(writer, &request, is_whole);
+                return self.read_blocks(connection, route, volume, work, reply);
             }
             nbd::Command::BlockStatus { is_one } => {
-                let end = blocks.end.min(blocks.start + STATUS_BLOCKS_MAX);
-                let told =
-                    (end * u64::from(volume.block_bytes) - request.offset).min(request.length);
-                let mut found = FoundBlocks::new(&(blocks.start..end), volume, false);
-                if !self.look_at_blocks(connection, route, work, blocks.start..end, &mut found) {
-                    return false;
-                }
-                let mut extents = found.extents(request.offset, told);
-                extents.truncate(if is_one { 1 } else { usize::MAX });
-                let out = &mut connection.output.bytes;
-                writer.status(request.cookie, request.offset, &extents, out);
+                let block = u64::from(volume.block_bytes);
+                let most = match volume.source() {
+                    None => STATUS_BLOCKS_MAX * block,
+                    Some(_) => STATUS_BYTES_MAX,
+                };
+                let reply = ReadReply::status(writer, &request, is_one, most);
+                return self.read_blocks(connection, route, volume, work, reply);
             }
             nbd::Command::Write(bytes) => {
                 self.write_blocks(connection, volume, work, blocks, bytes)
@@ -357,6 +347,30 @@ impl EventLoop {
         true
     }
 
+    /// Answers what a request wants to know of blocks; later, if a clone must ask its source.
+    /// `false`: it must wait.
+    fn read_blocks(
+        &mut self,
+        connection: &mut Connection,
+        route: &Route,
+        volume: VolumeOptions,
+        work: &Work<'_>,
+        reply: ReadReply,
+    ) -> bool {
+        let blocks = reply.blocks(volume);
+        let mut found = FoundBlocks::new(&blocks, volume, reply.has_bytes());
+        if !self.look_at_blocks(connection, route, work, blocks, &mut found) {
+            return false;
+        }
+        if volume.source().is_some() && found.blocks.contains(&Block::Absent) {
+            return self.read_sources(connection, volume, work, None, found, reply);
+        }
+        if let Err(why) = reply.put(&found, &mut connection.output.bytes) {
+            self.fail(connection, work, Errno::Io, why);
+        }
+        true
+    }
+
     /// Looks at blocks. `false`: they must be waited for.
     fn look_at_blocks(
         &mut self,
@@ -367,7 +381,10 @@ impl EventLoop {
         found: &mut FoundBlocks,
     ) -> bool {
         let keys: Vec<[u8; 8]> = blocks.map(VolumeOptions::key).collect();
-        let read = Read::GetMany(keys.iter().map(<[u8; 8]>::as_slice).collect());
+        let read = match &keys[..] {
+            [key] => Read::Get(key),
+            keys => Read::GetMany(keys.iter().map(<[u8; 8]>::as_slice).collect()),
+        };
         let now = connection.next.at.take().unwrap_or_else(|| self.moment());
         let fetched = std::mem::take(&mut connection.next.fetched);
         match node::replica::read::read_with(route, &read, now, &fetched, found) {
@@ -399,7 +416,7 @@ impl EventLoop {
         let keys: Vec<[u8; 8]> = blocks.map(VolumeOptions::key).collect();
         let by = work.by;
         let writes = keys.iter().zip(values).map(|(key, value)| match is_zero(value) {
-            true => fenced(by, Write::Delete { key }),
+            true => fenced(by, zeroed(volume, key)),
             false => fenced(by, Write::set(key, value)),
         });
         self.put_blocks(connection, work, writes, ReplyOf::Request);
@@ -425,7 +442,7 @@ impl EventLoop {
         connection.pending.push_back(PendingReply::gathering(Gather::Ok, parts, frame));
     }
 
-    /// Deletes the blocks that are there, one piece after the other. `false`: there is more.
+    /// Makes blocks zeroes that are not, one piece after the other. `false`: there is more.
     fn zero_blocks(
         &mut self,
         connection: &mut Connection,
@@ -460,10 +477,15 @@ impl EventLoop {
             if let Protocol::Volume(session) = &mut connection.protocol {
                 session.blocks_done = piece.end - blocks.start;
             }
-            let there = piece.zip(&found.there).filter(|(_, is_there)| **is_there);
-            let keys: Vec<[u8; 8]> = there.map(|(block, _)| VolumeOptions::key(block)).collect();
+            let others = piece.zip(&found.blocks).filter(|(_, block)| must_zero(volume, **block));
+            let keys: Vec<[u8; 8]> = others.map(|(block, _)| VolumeOptions::key(block)).collect();
+            if volume.marks_zeroes() && !keys.is_empty() && self.is_out_of_memory() {
+                let why = "the node's memory is full (memory_max)";
+                self.fail(connection, work, Errno::NoSpace, why);
+                return true;
+            }
             if !keys.is_empty() {
-                let writes = keys.iter().map(|key| fenced(work.by, Write::Delete { key }));
+                let writes = keys.iter().map(|key| fenced(work.by, zeroed(volume, key)));
                 self.put_blocks(connection, work, writes, ReplyOf::Piece);
             }
         }

@@ -5,6 +5,8 @@
 //!   READ ──► its blocks as of that time, of leaders ([`crate::service::past`]) ──► data and holes
 //! ```
 //!
+//! A clone reads what it does not have in the same way from its source ([`super::sources`]).
+//!
 //! An age becomes a time once for a connection, when it first names the export. The size is that
 //! of now: blocks that a volume did not have then are zeroes.
 //!
@@ -17,7 +19,6 @@ use std::sync::{Arc, OnceLock};
 
 use api::ApiError;
 use bytes::Bytes;
-use command::Sink as _;
 use gateway::nbd::{self, Errno, Export, Found, PAYLOAD_BYTES_MAX};
 use keyspace::{Moment, Timestamp, VolumeOptions};
 use node::executor::{Answer, Origin};
@@ -28,9 +29,10 @@ use super::super::connection::{Connection, Protocol};
 use super::super::pending_reply::{PendingReply, ReplyFrame};
 use super::super::serve::{go_waiter, waiter};
 use super::super::state::WaitsFor;
-use super::blocks::FoundBlocks;
+use super::Work;
+use super::blocks::{FoundBlocks, ReadReply};
 use super::exports::{NO_VOLUME, Volumes, export};
-use super::{Work, blocks_of};
+use super::sources::{self, Source, sources_of};
 use crate::runtime::mailbox::Mail;
 use crate::scripts::JobReply;
 use crate::service::past;
@@ -39,7 +41,7 @@ use crate::utc::utc;
 /// Bytes of blocks that a connection has asked for and not got.
 const ASKED_BYTES_MAX: u64 = 64 << 20;
 /// Bytes whose allocation one reply tells: the blocks are read for it.
-const STATUS_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX as u64;
+pub(super) const STATUS_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX as u64;
 
 /// A volume as of a past time.
 pub(super) struct PastExport {
@@ -115,6 +117,8 @@ impl EventLoop {
         let time = moment.resolve(now, Some(cluster));
         let known = time.as_ref().err().cloned();
         let time = time.unwrap_or_default();
+        let volume = route.keyspace.options.volume;
+        let known = known.or_else(|| check_readable(volume?, time).err());
         session.past = Some(PastExport { name, time, readable: readable.clone() });
         let retention_ms = route.keyspace.options.retention_ms;
         let (runtime, origin) = (self.runtime.clone(), Origin(self.number as u32));
@@ -143,71 +147,83 @@ impl EventLoop {
         work: &Work<'_>,
         time: Timestamp,
     ) -> bool {
-        let Work { at, request, writer, .. } = *work;
-        let (cookie, offset) = (request.cookie, request.offset);
-        let mut blocks = blocks_of(&request, volume);
-        let block = u64::from(volume.block_bytes);
-        let (mut length, mut is_one, mut is_whole, mut has_bytes) =
-            (request.length, false, false, true);
-        match request.command {
-            nbd::Command::Read { is_whole: whole } => is_whole = whole,
-            nbd::Command::BlockStatus { is_one: one } => {
-                (is_one, has_bytes) = (one, false);
-                blocks.end = blocks.end.min(blocks.start + STATUS_BYTES_MAX / block);
-                length = length.min(blocks.end * block - offset);
+        let Work { request, writer, .. } = *work;
+        let reply = match request.command {
+            nbd::Command::Read { is_whole } => ReadReply::bytes(writer, &request, is_whole),
+            nbd::Command::BlockStatus { is_one } => {
+                ReadReply::status(writer, &request, is_one, STATUS_BYTES_MAX)
             }
             // Nothing was written, and nothing is kept.
             nbd::Command::Flush | nbd::Command::Cache => {
-                writer.done(cookie, offset, &mut connection.output.bytes);
+                writer.done(request.cookie, request.offset, &mut connection.output.bytes);
                 return true;
             }
             nbd::Command::Disconnect => return true,
             nbd::Command::Write(_) | nbd::Command::Trim | nbd::Command::WriteZeroes { .. } => {
                 unreachable!("a request that writes is refused when it is parsed")
             }
+        };
+        if let Err(why) = check_readable(volume, time) {
+            self.fail(connection, work, Errno::Io, &why);
+            return true;
         }
-        if !may_ask(connection, (blocks.end - blocks.start) * block) {
+        let found = FoundBlocks::absent(&reply.blocks(volume), volume, reply.has_bytes());
+        let itself = (route.clone(), time);
+        self.read_sources(connection, volume, work, Some(itself), found, reply)
+    }
+
+    /// Answers a request when what was not found was looked for in a volume as of a past time, and
+    /// in the sources of that volume. `false`: it must wait before it is asked for.
+    pub(super) fn read_sources(
+        &mut self,
+        connection: &mut Connection,
+        volume: VolumeOptions,
+        work: &Work<'_>,
+        itself: Option<Source>,
+        found: FoundBlocks,
+        reply: ReadReply,
+    ) -> bool {
+        let sources = match sources_of(&self.runtime.routing.routes(), volume) {
+            Ok(sources) => itself.into_iter().chain(sources).collect::<Vec<_>>(),
+            Err(why) => {
+                self.fail(connection, work, Errno::Io, why);
+                return true;
+            }
+        };
+        let missing = found.missing().len() as u64;
+        if !may_ask(connection, missing * u64::from(volume.block_bytes)) {
             return false;
         }
-        let waiter = waiter(at, connection.next_number());
+        let retention_ms = sources.first().map_or(0, |(of, _)| of.keyspace.options.retention_ms);
+        let waiter = waiter(work.at, connection.next_number());
         connection.pending.push_back(PendingReply::waiting(ReplyFrame::Bytes));
         let (runtime, event_loop) = (self.runtime.clone(), self.number);
-        let keys = blocks.clone().map(|number| Bytes::copy_from_slice(&VolumeOptions::key(number)));
-        let keys: Vec<Bytes> = keys.collect();
-        let retention_ms = route.keyspace.options.retention_ms;
-        let then = move |found: Result<Vec<api::Answer>, ApiError>| {
+        let then = move |found: Result<FoundBlocks, ApiError>| {
             let mut bytes = Vec::new();
-            let found = found.map_err(|error| why_not(&error, retention_ms)).and_then(|answers| {
-                let mut found = FoundBlocks::new(&blocks, volume, has_bytes);
-                for answer in answers {
-                    match answer {
-                        api::Answer::Value { value, .. } => found.bulk(&value),
-                        _ => found.nil(),
-                    }
-                }
-                let is_broken = found.is_broken && has_bytes;
-                if is_broken { Err("a block has no value of bytes".to_owned()) } else { Ok(found) }
-            });
-            let is_error = found.is_err();
-            match found {
-                Ok(found) => {
-                    let mut extents = found.extents(offset, length);
-                    match has_bytes {
-                        true => writer.data(cookie, offset, &extents, is_whole, &mut bytes),
-                        false => {
-                            extents.truncate(if is_one { 1 } else { usize::MAX });
-                            writer.status(cookie, offset, &extents, &mut bytes);
-                        }
-                    }
-                }
-                Err(why) => writer.error(cookie, offset, Errno::Io, &why, &mut bytes),
+            let found = found.map_err(|error| why_not(&error, retention_ms));
+            let put =
+                found.and_then(|found| reply.put(&found, &mut bytes).map_err(ToOwned::to_owned));
+            if let Err(why) = &put {
+                reply.writer.error(reply.cookie, reply.offset(), Errno::Io, why, &mut bytes);
             }
-            let reply = vec![(waiter, JobReply::new(bytes, is_error))];
+            let reply = vec![(waiter, JobReply::new(bytes, put.is_err()))];
             // A loop that has ended has no clients left, or has given them up.
             let _is_read = runtime.delivery.mailboxes[event_loop].post(Mail::Scripted(reply));
         };
-        past::get_many(&self.runtime, route, keys, time, Box::new(then));
+        sources::fill(&self.runtime, sources, found, Box::new(then));
         true
+    }
+}
+
+/// Whether a volume had all its blocks at a time.
+fn check_readable(volume: VolumeOptions, time: Timestamp) -> Result<(), String> {
+    match volume.readable_since() {
+        since if time < since => Err(format!(
+            "the volume cannot be read as of {}: it is a clone that was flattened at {}",
+            utc(time.millis()),
+            utc(since.millis())
+        )),
+        _ => Ok(()),
     }
 }
 

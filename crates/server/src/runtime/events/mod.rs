@@ -51,8 +51,8 @@ pub struct Events {
     wakes: Mutex<BTreeMap<ViewerId, Wake>>,
     /// The most samples a second that anybody wants.
     samples_wanted: AtomicU32,
-    /// Whose turn it is ([`SamplePace`]).
-    turn: AtomicU64,
+    /// Whose turn it is ([`SamplePace`]), of requests and of transactions.
+    turns: [AtomicU64; 2],
     needs_ticks: AtomicBool,
     cut_off: Counter,
     /// Writes events to files, if that is wanted.
@@ -66,7 +66,7 @@ pub struct Events {
 impl Events {
     /// Those of a node that starts at this time. `seed` was drawn at random.
     pub fn new(node: NodeId, started: keyspace::Timestamp, seed: u64) -> Self {
-        let (samples_wanted, turn, needs_ticks) = Default::default();
+        let (samples_wanted, turns, needs_ticks) = Default::default();
         let (recent, wakes, cut_off) = Default::default();
         let (recorder, is_recording, record_state, unrecorded) = Default::default();
         let broker = Mutex::new(Broker::new(node, started, seed));
@@ -75,7 +75,7 @@ impl Events {
             broker,
             wakes,
             samples_wanted,
-            turn,
+            turns,
             needs_ticks,
             cut_off,
             recorder,
@@ -116,12 +116,13 @@ impl Events {
         self.samples_wanted.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether a request at this time is to be sampled.
-    fn takes_sample(&self, nanos: u64) -> bool {
+    /// Whether a request, or a transaction, at this time is to be sampled.
+    fn takes_sample(&self, is_transaction: bool, nanos: u64) -> bool {
         let pace = SamplePace::new(self.samples_wanted.load(Ordering::Relaxed));
         let Some(pace) = pace else { return false };
         let next = |turn| pace.take(turn, nanos);
-        self.turn.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+        let turn = &self.turns[usize::from(is_transaction)];
+        turn.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }
 
     /// Keeps events in a directory from now on, and takes those from there that an earlier life of

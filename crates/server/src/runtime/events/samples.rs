@@ -12,7 +12,7 @@ use crate::runtime::{NodeRuntime, boot_nanos};
 impl Events {
     /// Whether steps of a transaction that begins now are to be shown.
     pub fn samples_transaction(&self) -> bool {
-        self.is_sampling() && self.takes_sample(boot_nanos())
+        self.is_sampling() && self.takes_sample(true, boot_nanos())
     }
 }
 
@@ -29,7 +29,7 @@ impl NodeRuntime {
     ) {
         let mut keys = keys.into_iter();
         let Some(key) = keys.next() else { return };
-        if !self.events.takes_sample(boot_nanos()) {
+        if !self.events.takes_sample(false, boot_nanos()) {
             return;
         }
         let shard = route.shard(route.place_of_key(key));

@@ -1,7 +1,10 @@
 //! A cluster forms while somebody watches: one node makes it, the others join, and the keyspaces of
 //! its clients come.
 
+use std::num::NonZeroU64;
+
 use keyspace::{CatalogueOp, ClusterVersion, KeyspaceOptions, Placement, ShardId};
+use node::control::ReshapeLimits;
 use node::executor::Input;
 use node::replica::entry::Waiter;
 
@@ -19,6 +22,13 @@ use crate::options::{Fault, Faults};
 const RETRY_MS: u64 = 250;
 /// Old versions stay readable for so long: the page looks back by a time slider.
 const RETENTION_MS: u64 = 600_000;
+/// A linear-hash table is to be seen growing with some hundred keys, and shrinking without them.
+const TABLE_LIMITS: ReshapeLimits = ReshapeLimits {
+    split_bytes: None,
+    split_keys: NonZeroU64::new(250),
+    split_rate: None,
+    merge_bytes: Some(1 << 20),
+};
 /// How long clients of transactions rest at most.
 const WIDE_THINK_MS: u64 = 600;
 
@@ -50,6 +60,7 @@ impl World {
             system_replicas: replicas,
             ttl_ms_max: 0,
             collection: false,
+            reshape: if is_linear { TABLE_LIMITS } else { world.profile.reshape },
             ..world.profile
         };
         if setup.transactions {

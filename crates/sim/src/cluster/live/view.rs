@@ -408,6 +408,11 @@ impl World {
         }
     }
 
+    /// Messages that were sent, and how long one takes at most unless it is late.
+    pub(crate) fn network_use(&self) -> (u64, u64) {
+        (self.network.sent(), self.profile.delay_ms_max)
+    }
+
     /// What an attacker has done, and what came of it.
     pub(crate) fn attack_counts(&self) -> crate::live::AttackCounts {
         crate::live::AttackCounts {

@@ -25,6 +25,7 @@ use command::{Claim, Epochs, Read, Reply, Write, Writer};
 use keyspace::random::{Random, mix};
 use keyspace::{
     CatalogueOp, ClusterVersion, Feature, KeyspaceOptions, Placement, ShardId, VolumeOptions,
+    VolumeOrigin,
 };
 use node::executor::{Input, Origin};
 use node::replica::entry::{Batch, Waiter};
@@ -196,8 +197,12 @@ impl World {
                 return Ok(());
             }
             if self.now_ms.is_multiple_of(200) {
-                let volume =
-                    VolumeOptions { bytes: BLOCKS * 4096, block_bytes: 4096, is_shared: false };
+                let volume = VolumeOptions {
+                    bytes: BLOCKS * 4096,
+                    block_bytes: 4096,
+                    is_shared: false,
+                    origin: VolumeOrigin::Empty,
+                };
                 let options = KeyspaceOptions {
                     replicas: self.profile.replicas as u8,
                     placement: Placement::LinearHash,

@@ -45,6 +45,22 @@ fn transaction_of_many_steps_is_one_sample() {
     assert_eq!(seen(&mut world, viewer), of(1, &[2; 12]), "all of the first, none of the second");
 }
 
+/// A busy node has requests for every sample that is wanted.
+#[test]
+fn requests_do_not_hide_transactions() {
+    let mut world = World::new();
+    let viewer = watch(&mut world, 1);
+    for number in 0..10 {
+        let at = world.at();
+        let body = |_| format!("{{\"request\":{number}}}");
+        world.broker(2).sample(at, EventType::Request, Some("0"), None, body);
+    }
+    step(&mut world, 2, 1, GroupStep::First);
+    step(&mut world, 2, 1, GroupStep::Last);
+    let expected = [vec!["{\"request\":0}".to_owned()], of(1, &[2, 2])].concat();
+    assert_eq!(seen(&mut world, viewer), expected);
+}
+
 #[test]
 fn transaction_that_another_node_takes_over_comes_whole() {
     let mut world = World::new();

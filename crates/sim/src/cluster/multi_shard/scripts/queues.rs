@@ -8,7 +8,7 @@ use keyspace::ShardId;
 use node::executor::Input;
 use node::replica::entry::{Batch, Waiter};
 use node::replica::read::ReadTime;
-use node::replica::script_keys::{self, ScriptKeys};
+use node::replica::script_keys::{self, ScriptHalt, ScriptKeys};
 use node::routing::route::Route;
 use txn::interactive::InteractiveTxn;
 use txn::script_batch::{
@@ -48,14 +48,15 @@ impl QueueDriver<u64, Option<Effects>> for Runner<'_> {
         let mut keys = ScriptKeys { route, place, now, copy, wrote: false };
         let mut calls_left = if self.rng.one_in(10) { self.rng.below(3) } else { u64::MAX };
         let ran = script.program.run(&mut |part| {
-            calls_left = calls_left.checked_sub(1).ok_or(())?;
+            calls_left = calls_left.checked_sub(1).ok_or(None)?;
             let replies = with_step(part, self.names, |step| keys.run(std::slice::from_ref(step)));
-            Ok(replies.map_err(|_| ())?.remove(0))
+            Ok(replies.map_err(Some)?.remove(0))
         });
         let ran = match ran {
             Ok(effects) => Ran::Ended(Some(effects)),
-            Err(()) if calls_left == 0 && self.rng.one_in(4) => Ran::Void(None),
-            Err(()) => Ran::Leaves,
+            Err(_) if calls_left == 0 && self.rng.one_in(4) => Ran::Void(None),
+            Err(Some(ScriptHalt::Missing(_))) => Ran::Blocked,
+            Err(_) => Ran::Leaves,
         };
         (ran, keys.wrote)
     }
@@ -161,7 +162,9 @@ impl World {
     }
 
     fn settled(&mut self, at: usize, shard: ShardId, batch: SettledBatch<u64, Option<Effects>>) {
-        let SettledBatch { answered, refused, leaving, again } = batch;
+        let SettledBatch { answered, refused, mut leaving, moved, again } = batch;
+        // In the server they look for their queue again: here they take the other way.
+        leaving.extend(moved);
         for (number, effects) in answered {
             self.script_ended(number, effects.ok_or(Outcome::NotDone));
         }
