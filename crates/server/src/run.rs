@@ -28,7 +28,7 @@ use crate::scripts::{ScriptThreads, Surroundings};
 use crate::service::{InquiryThread, NodeApi, NodeFacts, NotificationThread};
 use crate::signals;
 use crate::threads::Background;
-use crate::tls::{Tls, TlsError, TlsWatch};
+use crate::tls::{Certificates, PeerTls, Tls, TlsError, TlsWatch};
 
 /// How long others have to take over before a node stops.
 const HAND_OVER: Duration = Duration::from_millis(500);
@@ -79,10 +79,13 @@ pub fn run(mut config: Config) -> Result<ExitReason, StartError> {
     process::end_on_panic();
     process::raise_descriptor_limit();
     process::forgo_huge_pages();
-    let tls = config.tls_files().map(Tls::load).transpose()?.map(Arc::new);
+    let certificates = Certificates {
+        clients: config.tls_files().map(Tls::load).transpose()?.map(Arc::new),
+        peers: config.peer_tls_files().map(PeerTls::load).transpose()?.map(Arc::new),
+    };
     let listening = Listening::bind(&mut config)?;
     let stop = Arc::new(Stop::default());
-    match Serving::start(Arc::new(config), tls, listening, &stop)? {
+    match Serving::start(Arc::new(config), certificates, listening, &stop)? {
         Some(node) => {
             stop.wait();
             node.stop()
@@ -112,13 +115,16 @@ impl Serving {
     /// before it had a cluster.
     fn start(
         config: Arc<Config>,
-        tls: Option<Arc<Tls>>,
+        certificates: Certificates,
         mut listening: Listening,
         stop: &Arc<Stop>,
     ) -> Result<Option<Self>, StartError> {
         let addresses = listening.addresses();
         let (polls, mailboxes) = make_polls(config.threads_count())?;
-        let Some(entered) = enter(&config, &mut listening, stop)? else { return Ok(None) };
+        let peer_tls = certificates.peers.clone();
+        let Some(entered) = enter(&config, &mut listening, peer_tls, stop)? else {
+            return Ok(None);
+        };
         let EnteredCluster { held, cluster, signals } = entered;
         let opened = open::open(&config, held, mailboxes, cluster.clone())?;
         let OpenedNode { runtime, disk, found, manifest } = opened;
@@ -136,7 +142,7 @@ impl Serving {
         let background = Background::spawn(&runtime, cluster.as_ref(), disk, manifest, &config)?;
 
         let banner = banner(&config, &found, addresses);
-        let facts = NodeFacts::new(&banner, joined_at);
+        let facts = NodeFacts::new(&banner, joined_at, certificates.clone());
         let api = Arc::new(NodeApi::new(runtime.clone(), config.clone(), facts));
         let inquiries = InquiryThread::spawn(api.clone())?;
         let notifications = NotificationThread::spawn(api.clone())?;
@@ -146,17 +152,18 @@ impl Serving {
         let http = listener.map(serve).transpose()?;
         let listener = listening.take(Protocol::Http, TransportKind::Tls);
         let serve = |listener| {
-            let identity = tls.clone().map(|tls| tls as Arc<dyn http::TlsIdentity>);
+            let tls = certificates.clients.clone();
+            let identity = tls.map(|tls| tls as Arc<dyn http::TlsIdentity>);
             let options = http::Options { tls: identity, ..options.clone() };
             http::start(listener, api.clone(), options)
         };
         let https = listener.map(serve).transpose()?;
-        let tls_watch = tls.clone().map(TlsWatch::spawn).transpose()?;
+        let tls_watch = TlsWatch::spawn(&certificates)?;
         let surroundings = Surroundings {
             config: config.clone(),
             clients: Arc::new(Clients::default()),
             texts: Arc::new(Texts::new(&runtime, &config)),
-            tls,
+            tls: certificates.clients,
         };
         let scripts = ScriptThreads::spawn(&runtime, &surroundings)?;
         let loops = spawn_loops(&runtime, &surroundings, polls, listening.take_for_loops())?;
@@ -256,6 +263,7 @@ struct EnteredCluster {
 fn enter(
     config: &Config,
     listening: &mut Listening,
+    tls: Option<Arc<PeerTls>>,
     stop: &Arc<Stop>,
 ) -> Result<Option<EnteredCluster>, StartError> {
     let listener = listening.take(Protocol::Peer, TransportKind::Plain);
@@ -264,7 +272,11 @@ fn enter(
             let is_of_a_cluster = config.dir.join(MANIFEST_NAME).exists();
             Some((listener, secret::read(file, is_of_a_cluster)?))
         }
-        (Some(_), None) => unreachable!("refused with the configuration"),
+        // Certificates prove who is a node.
+        (Some(listener), None) => {
+            assert!(tls.is_some(), "refused with the configuration");
+            Some((listener, Secret::default()))
+        }
         (None, _) => None,
     };
     let mut held = open::hold(config)?;
@@ -274,7 +286,9 @@ fn enter(
         if waits {
             signals = Some(stop.listen()?);
         }
-        cluster = enter_cluster(config, secret, &mut held, listener, stop)?;
+        let mut options = cluster::Options::new(config, listener.local_addr()?, secret);
+        options.tls = tls;
+        cluster = enter_cluster(config, options, &mut held, listener, stop)?;
         if cluster.is_none() {
             return Ok(None);
         }
@@ -287,12 +301,11 @@ fn enter(
 /// node was asked to stop while it waited for others.
 fn enter_cluster(
     config: &Config,
-    secret: Secret,
+    mut options: cluster::Options,
     held: &mut LockedDirectory,
     listener: TcpListener,
     stop: &Arc<Stop>,
 ) -> Result<Option<Arc<MembershipDriver>>, StartError> {
-    let mut options = cluster::Options::new(config, listener.local_addr()?, secret);
     options.addresses = held.addresses();
     let on_fatal = {
         let stop = stop.clone();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Error, Store};
+use crate::Tls;
 
 /// The default timeout of a request: longer than the 5 s (`request_timeout_ms`) after which nodes
 /// answer with the outcome themselves.
@@ -33,6 +34,7 @@ pub(crate) struct Options {
     pub reply_bytes_max: usize,
     pub transaction_timeout: Duration,
     pub transactions_max: usize,
+    pub tls: Option<Tls>,
 }
 
 /// Says how a [`Store`] is to be.
@@ -66,6 +68,7 @@ impl Default for Builder {
                 reply_bytes_max: REPLY_BYTES_MAX,
                 transaction_timeout: TRANSACTION_TIMEOUT,
                 transactions_max: TRANSACTIONS_MAX,
+                tls: None,
             },
         }
     }
@@ -129,6 +132,12 @@ impl Builder {
     /// ones wait their turn, within their time.
     pub fn transactions_max(mut self, count: usize) -> Self {
         self.options.transactions_max = count.max(1);
+        self
+    }
+
+    /// Connects by TLS: all addresses are those of listeners for it (`resp_tls`).
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.options.tls = Some(tls);
         self
     }
 

@@ -60,6 +60,8 @@ pub struct Peer {
     pub fd: i32,
     /// Who it is.
     pub principal: Principal,
+    /// Whether it speaks TLS.
+    pub is_tls: bool,
 }
 
 /// The state of one connection.
@@ -319,6 +321,11 @@ impl Session {
     /// What the connection calls itself.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether its client speaks TLS, and so is told ports for TLS.
+    pub fn is_tls(&self) -> bool {
+        self.peer.is_tls
     }
 
     /// The client's address.

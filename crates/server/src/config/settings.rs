@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use balancer::Policy;
 
 use super::kind::{
-    Address, Bytes, Kind, Limit, Listen, Memory, MemoryMax, Millis, Number, OneOf, Path, Size,
-    Switch, Text, Toml,
+    Address, Bytes, Kind, Limit, Listen, Memory, MemoryMax, Millis, NbdTls, Number, OneOf, Path,
+    Size, Switch, Text, Toml,
 };
 use super::names::{Advertise, Advertised, ListenerLookup, Lookup, OptionalPath, Replicas, Seeds};
 use crate::logging::{Format, Level};
@@ -126,6 +126,9 @@ settings! {
     native: Listen = "127.0.0.1:7400", Address, Address;
     /// Where clients of volumes connect, such as nbd-client and qemu, or off.
     nbd: Listen = "off", Address, Address;
+    /// Whether clients of volumes may begin TLS (STARTTLS) on the listener nbd: off, on, or
+    /// required: then nothing is served without.
+    nbd_tls: NbdTls = "off", OneOf(NBD_TLS), OneOf<NbdTls>;
     /// Where HTTP and the command line connect, or off.
     http: Listen = "127.0.0.1:7480", Address, Address;
     /// Where Redis clients connect by TLS, or off.
@@ -157,8 +160,21 @@ settings! {
     resp_advertise_port: u64 = "0", Number(0..=65_535), Number;
     /// The same for the listener of resp_replica.
     resp_replica_advertise_port: u64 = "0", Number(0..=65_535), Number;
-    /// File with the secret that all nodes of a cluster share; needed with a peer listener.
+    /// File with the secret that all nodes of a cluster share; needed with a
+    /// peer listener, unless there are certificates (peer_tls_cert_file).
     peer_secret_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// File with the certificate that this node shows other nodes, then those that lead to its
+    /// root, as PEM. With it, its key and peer_tls_ca_file all links between nodes are encrypted,
+    /// and a peer_secret_file is not needed. The same on all nodes: with or without.
+    peer_tls_cert_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// File with that certificate's private key, as PEM.
+    peer_tls_key_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// File with the authorities that sign nodes' certificates, as PEM. A node whose certificate is
+    /// signed by another is refused.
+    peer_tls_ca_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// The DNS name that the certificate of each node bears, and no client's: who shows another is
+    /// refused.
+    peer_tls_name: String = "peer.carillon", Text(253), Text;
     /// What this node shares a fate with: a rack, a room. Replicas of a key avoid sharing one.
     domain: String = "", Text(128), Text;
     /// Replicas of the keyspaces that are made by this cluster, unless they say otherwise;
@@ -301,6 +317,9 @@ const DURABILITIES: &[(&str, Durability)] = &[
     ("interval", Durability::Interval),
     ("memory", Durability::Memory),
 ];
+
+const NBD_TLS: &[(&str, NbdTls)] =
+    &[("off", NbdTls::Off), ("on", NbdTls::On), ("required", NbdTls::Required)];
 
 const RESP_MODES: &[(&str, Mode)] = &[("any", Mode::Any), ("cluster", Mode::Cluster)];
 

@@ -94,6 +94,8 @@ pub(crate) struct CommandContext<'a> {
     pub config: &'a Config,
     /// In which mode the connection is answered.
     pub mode: Mode,
+    /// Whether its client speaks TLS.
+    pub is_tls: bool,
     pub clients: &'a Clients,
     pub texts: &'a Texts,
     pub now: Timestamp,
@@ -243,7 +245,7 @@ impl Context for CommandContext<'_> {
     }
 
     fn topology(&self, keyspace: &str) -> Topology {
-        topology::gather(self.runtime, self.config, keyspace)
+        topology::gather(self.runtime, self.config, keyspace, self.is_tls)
     }
 
     fn channels(&self, kind: TopicKind) -> Vec<Box<[u8]>> {

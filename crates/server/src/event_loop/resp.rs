@@ -220,6 +220,7 @@ impl EventLoop {
             runtime: &self.runtime,
             config: &self.config,
             mode: connection.mode,
+            is_tls: connection.transport.is_tls(),
             clients: &self.clients,
             texts: &self.texts,
             now: self.now,
