@@ -74,8 +74,8 @@ pub struct User {
     pub is_on: bool,
     /// Whether it needs no password.
     pub no_password: bool,
-    /// Whether what RESTORE gets is looked at in full: kept for who asks.
-    pub sanitizes: bool,
+    /// Whether what RESTORE gets is looked at in full, if a rule has said so. It is only shown.
+    pub sanitizes: Option<bool>,
     /// Its passwords.
     pub passwords: Vec<Password>,
     /// What it may do; the first is its own.
@@ -95,7 +95,7 @@ impl User {
             name: name.into(),
             is_on: false,
             no_password: false,
-            sanitizes: true,
+            sanitizes: None,
             passwords: Vec::new(),
             selectors: vec![Selector::nothing(commands)],
         }
@@ -148,8 +148,10 @@ impl User {
                 let place = self.passwords.iter().position(|known| known == password);
                 self.passwords.remove(place.ok_or(RuleError::NoSuchPassword)?);
             }
-            Rule::SanitizePayload(sanitizes) => self.sanitizes = *sanitizes,
-            Rule::Reset => *self = Self::new(&self.name, commands),
+            Rule::SanitizePayload(sanitizes) => self.sanitizes = Some(*sanitizes),
+            Rule::Reset => {
+                *self = Self { sanitizes: Some(true), ..Self::new(&self.name, commands) };
+            }
             Rule::ClearSelectors => self.selectors.truncate(1),
             Rule::AddSelector(rules) => {
                 let mut selector = Selector::nothing(commands);
