@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use client::http::{Client, ClientError};
-use client::{Tls, TlsFiles};
+use client::{Tls, TlsError, TlsFiles};
 
 pub use keys::{Condition, DelArgs, GetArgs, PlaceArgs, PutArgs};
 pub use keyspaces::{KeyspaceArgs, KeyspaceCommand};
@@ -164,7 +164,7 @@ pub struct NodeArgs {
     #[arg(long, value_name = "HOST:PORT", env = "CARILLON_HTTP")]
     #[arg(default_value = client::http::DEFAULT_ADDRESS)]
     pub http: String,
-    /// How TLS is spoken with it.
+    /// How it is spoken with.
     #[command(flatten)]
     pub tls: TlsArgs,
     /// Print JSON: one object for each command.
@@ -172,7 +172,7 @@ pub struct NodeArgs {
     pub json: bool,
 }
 
-/// TLS of a command.
+/// TLS and the password of a command.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TlsArgs {
     /// Speak TLS, as https:// before the address says, too.
@@ -187,6 +187,9 @@ pub struct TlsArgs {
     /// The certificate's private key (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_key_file: Option<PathBuf>,
+    /// Give the node the password in this file.
+    #[arg(long, value_name = "FILE", env = "CARILLON_PASSWORD_FILE")]
+    pub password_file: Option<PathBuf>,
 }
 
 impl TlsArgs {
@@ -195,7 +198,12 @@ impl TlsArgs {
     /// # Errors
     /// It is no address, or a file is no good. Nothing was sent.
     pub fn client(&self, address: &str) -> Result<Client, ClientError> {
-        let client = Client::new(address)?;
+        let mut client = Client::new(address)?;
+        if let Some(file) = &self.password_file {
+            let text = std::fs::read_to_string(file);
+            let text = text.map_err(|why| TlsError { file: file.clone(), why: why.to_string() })?;
+            client = client.with_password(text.trim());
+        }
         let files = TlsFiles {
             ca: self.tls_ca_file.clone(),
             cert: self.tls_cert_file.clone(),

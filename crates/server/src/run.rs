@@ -18,7 +18,8 @@ use crate::config::Config;
 use crate::event_loop::{Clients, EventLoop, Texts, WAKER};
 use crate::listeners::{Bound, ListenError, Listening, Protocol, TransportKind};
 use crate::logging::Banner;
-use crate::peer::Secret;
+use crate::password::{PasswordError, PasswordGate};
+use crate::peer::{Secret, draw};
 use crate::process::{self, disk_failed};
 use crate::runtime::events::RecordError;
 use crate::runtime::mailbox::Mailbox;
@@ -52,6 +53,9 @@ pub enum StartError {
     /// Its certificate cannot be used.
     #[error("{0}. The node has not started, and its data is unchanged")]
     Tls(#[from] TlsError),
+    /// Its password cannot be had.
+    #[error("{0}. The node has not started, and its data is unchanged")]
+    Password(#[from] PasswordError),
     /// Its cluster's secret cannot be had.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -83,9 +87,13 @@ pub fn run(mut config: Config) -> Result<ExitReason, StartError> {
         clients: config.tls_files().map(Tls::load).transpose()?.map(Arc::new),
         peers: config.peer_tls_files().map(PeerTls::load).transpose()?.map(Arc::new),
     };
+    let gate = match config.password_file.clone() {
+        Some(file) => Some(Arc::new(PasswordGate::load(file, draw()?)?)),
+        None => None,
+    };
     let listening = Listening::bind(&mut config)?;
     let stop = Arc::new(Stop::default());
-    match Serving::start(Arc::new(config), certificates, listening, &stop)? {
+    match Serving::start(Arc::new(config), certificates, gate, listening, &stop)? {
         Some(node) => {
             stop.wait();
             node.stop()
@@ -116,6 +124,7 @@ impl Serving {
     fn start(
         config: Arc<Config>,
         certificates: Certificates,
+        gate: Option<Arc<PasswordGate>>,
         mut listening: Listening,
         stop: &Arc<Stop>,
     ) -> Result<Option<Self>, StartError> {
@@ -142,11 +151,13 @@ impl Serving {
         let background = Background::spawn(&runtime, cluster.as_ref(), disk, manifest, &config)?;
 
         let banner = banner(&config, &found, addresses);
-        let facts = NodeFacts::new(&banner, joined_at, certificates.clone());
+        let facts = NodeFacts::new(&banner, joined_at, certificates.clone(), gate.clone());
         let api = Arc::new(NodeApi::new(runtime.clone(), config.clone(), facts));
         let inquiries = InquiryThread::spawn(api.clone())?;
         let notifications = NotificationThread::spawn(api.clone())?;
-        let options = config.http_options(runtime.clock.started_millis());
+        let passwords = gate.clone().map(|gate| gate as Arc<dyn http::Passwords>);
+        let options =
+            http::Options { passwords, ..config.http_options(runtime.clock.started_millis()) };
         let listener = listening.take(Protocol::Http, TransportKind::Plain);
         let serve = |listener| http::start(listener, api.clone(), options.clone());
         let http = listener.map(serve).transpose()?;
@@ -154,7 +165,11 @@ impl Serving {
         let serve = |listener| {
             let tls = certificates.clients.clone();
             let identity = tls.map(|tls| tls as Arc<dyn http::TlsIdentity>);
-            let options = http::Options { tls: identity, ..options.clone() };
+            let mut options = http::Options { tls: identity, ..options.clone() };
+            if config.tls_client_ca_file.is_some() {
+                // Who has shown a certificate needs no password.
+                options.passwords = None;
+            }
             http::start(listener, api.clone(), options)
         };
         let https = listener.map(serve).transpose()?;
@@ -164,6 +179,7 @@ impl Serving {
             clients: Arc::new(Clients::default()),
             texts: Arc::new(Texts::new(&runtime, &config)),
             tls: certificates.clients,
+            gate,
         };
         let scripts = ScriptThreads::spawn(&runtime, &surroundings)?;
         let loops = spawn_loops(&runtime, &surroundings, polls, listening.take_for_loops())?;
@@ -405,7 +421,7 @@ fn banner(
     }
     if config.insecure {
         warnings
-            .push("insecure: anyone who reaches the listeners may read and write all data".into());
+            .push("insecure: listeners may be reached by strangers, or are not encrypted".into());
     }
     Banner {
         name: config.name.clone(),

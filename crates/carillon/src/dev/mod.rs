@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use api::dev::{DevAction, DevRefusalKind};
 use clap::Args;
-use client::http::Client;
+use client::http::{Client, ClientError, Request};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -458,7 +458,14 @@ impl Cluster {
 
 fn is_ready(node: &NodePlan) -> bool {
     let client = Client::new(&node.http.to_string()).expect("an address is one");
-    let status = client.with_timeout(ANSWER_TIMEOUT).status();
-    // The name tells it from somebody else's node who took the port a moment ago.
-    status.is_ok_and(|status| status["ready"] == true && status["name"] == node.name().as_str())
+    let client = client.with_timeout(ANSWER_TIMEOUT);
+    match client.status() {
+        // The name tells it from somebody else's node who took the port a moment ago.
+        Ok(status) => status["ready"] == true && status["name"] == node.name().as_str(),
+        // It asks for a password, but says to everybody whether it serves.
+        Err(ClientError::Refused(problem)) if problem.kind == "no-password" => {
+            client.send(&Request::get("/health/ready")).is_ok_and(|reply| reply.status == 200)
+        }
+        Err(_) => false,
+    }
 }

@@ -43,6 +43,7 @@ pub use types::{
 };
 use types::{KeyspaceList, encode};
 use wire::Endpoint;
+pub(crate) use wire::Password;
 pub use wire::{REPLY_BYTES_MAX, Reply, Request};
 
 /// Where a node listens by default.
@@ -73,6 +74,12 @@ impl Client {
     /// trusts those that the system trusts.
     pub fn with_tls(mut self, tls: Tls) -> Self {
         (self.endpoint.is_tls, self.endpoint.tls) = (true, Some(tls));
+        self
+    }
+
+    /// Gives the node's password with every request.
+    pub fn with_password(mut self, password: &str) -> Self {
+        self.endpoint.password = Some(wire::Password(password.into()));
         self
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::{ClientConnection, StreamOwned};
@@ -29,6 +30,18 @@ pub struct Endpoint {
     pub is_tls: bool,
     /// Whom it trusts then; without it, those that the system trusts.
     pub tls: Option<Tls>,
+    /// The password that it gives.
+    pub password: Option<Password>,
+}
+
+/// A password, which no text shows.
+#[derive(Clone)]
+pub struct Password(pub Arc<str>);
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a password")
+    }
 }
 
 /// The way to a node.
@@ -133,7 +146,9 @@ impl Endpoint {
             host_fits && !host.contains('/') && port.parse::<u16>().is_ok()
         });
         match parts {
-            Some(_) => Ok(Self { address: address.to_owned(), timeout, is_tls, tls: None }),
+            Some(_) => {
+                Ok(Self { address: address.to_owned(), timeout, is_tls, tls: None, password: None })
+            }
             None => Err(ClientError::BadAddress { address: given.to_owned() }),
         }
     }
@@ -155,7 +170,12 @@ impl Endpoint {
     /// Another node, reached as this one is.
     pub(super) fn another(&self, address: &str) -> Result<Self, ClientError> {
         let new = Self::new(address, self.timeout)?;
-        Ok(Self { is_tls: self.is_tls || new.is_tls, tls: self.tls.clone(), ..new })
+        Ok(Self {
+            is_tls: self.is_tls || new.is_tls,
+            tls: self.tls.clone(),
+            password: self.password.clone(),
+            ..new
+        })
     }
 
     fn ask_once(&self, request: &Request<'_>) -> Result<Reply, ClientError> {
@@ -257,6 +277,13 @@ impl Endpoint {
         let (address, length) = (&self.address, body.len());
         let more: String =
             headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let more = match &self.password {
+            Some(Password(text)) => {
+                let both = keyspace::base64::encode(format!("default:{text}").as_bytes());
+                format!("{more}Authorization: Basic {both}\r\n")
+            }
+            None => more,
+        };
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
              Content-Type: {kind}\r\nContent-Length: {length}\r\n{more}\r\n"

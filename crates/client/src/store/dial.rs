@@ -11,7 +11,7 @@ use super::options::Options;
 use super::reply::{Decoder, Reply};
 use super::request::Request;
 use super::stream::Stream;
-use crate::Tls;
+use crate::http::Password;
 
 /// What the first answers of a node may take.
 const GREETING_BYTES_MAX: usize = 4 << 20;
@@ -51,8 +51,7 @@ pub(crate) async fn dial(
     purpose: Purpose,
     limit: Duration,
 ) -> Result<OpenedConnection, DialError> {
-    let (keyspace, tls) = (&options.keyspace, options.tls.as_ref());
-    match timeout(limit, greet(address, keyspace, tls, purpose)).await {
+    match timeout(limit, greet(address, options, purpose)).await {
         Ok(done) => done,
         Err(_) => Err(DialError::Unreachable(format!("{address} does not answer"))),
     }
@@ -60,19 +59,25 @@ pub(crate) async fn dial(
 
 async fn greet(
     address: &str,
-    keyspace: &str,
-    tls: Option<&Tls>,
+    options: &Options,
     purpose: Purpose,
 ) -> Result<OpenedConnection, DialError> {
     let nobody = |why: std::io::Error| DialError::Unreachable(format!("{address}: {why}"));
-    let stream = Stream::connect(address, tls).await.map_err(nobody)?;
+    let stream = Stream::connect(address, options.tls.as_ref()).await.map_err(nobody)?;
     let decoder = Decoder::new(GREETING_BYTES_MAX);
     let address = address.to_owned();
     let mut greeted = OpenedConnection { stream, input: BytesMut::new(), decoder, address };
     let mut out = Vec::new();
     let mut put = |args: &[&[u8]]| Request { args, slot: None, reads: true }.write(&mut out);
-    put(&[b"HELLO", b"3", b"SETNAME", b"carillon-rust"]);
-    put(&[b"SELECT", keyspace.as_bytes()]);
+    match &options.password {
+        Some(Password(password)) => {
+            let auth: [&[u8]; 3] = [b"AUTH", b"default", password.as_bytes()];
+            let hello: [&[u8]; 4] = [b"HELLO", b"3", b"SETNAME", b"carillon-rust"];
+            put(&[&hello[..2], &auth[..], &hello[2..]].concat());
+        }
+        None => put(&[b"HELLO", b"3", b"SETNAME", b"carillon-rust"]),
+    }
+    put(&[b"SELECT", options.keyspace.as_bytes()]);
     if purpose == Purpose::Direct {
         put(&[b"CLIENT", b"ROUTE", b"ON"]);
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Error, Store};
 use crate::Tls;
+use crate::http::Password;
 
 /// The default timeout of a request: longer than the 5 s (`request_timeout_ms`) after which nodes
 /// answer with the outcome themselves.
@@ -35,6 +36,7 @@ pub(crate) struct Options {
     pub transaction_timeout: Duration,
     pub transactions_max: usize,
     pub tls: Option<Tls>,
+    pub password: Option<Password>,
 }
 
 /// Says how a [`Store`] is to be.
@@ -69,6 +71,7 @@ impl Default for Builder {
                 transaction_timeout: TRANSACTION_TIMEOUT,
                 transactions_max: TRANSACTIONS_MAX,
                 tls: None,
+                password: None,
             },
         }
     }
@@ -132,6 +135,12 @@ impl Builder {
     /// ones wait their turn, within their time.
     pub fn transactions_max(mut self, count: usize) -> Self {
         self.options.transactions_max = count.max(1);
+        self
+    }
+
+    /// Gives nodes this password.
+    pub fn password(mut self, password: &str) -> Self {
+        self.options.password = Some(Password(password.into()));
         self
     }
 

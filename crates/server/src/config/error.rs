@@ -91,10 +91,11 @@ pub enum ConfigError {
     },
     /// A listener that others could reach, while nothing asks who they are.
     #[error(
-        "{setting} = {address} could be reached from other machines, and nothing there asks for a \
-         password: anyone could read and change the data. Listen on a loopback address such as \
-         127.0.0.1:{}, or add --insecure (CARILLON_INSECURE=true, insecure = true) if the network \
-         itself keeps strangers out", address.port()
+        "{setting} = {address} could be reached from other machines, and is not both encrypted and \
+         closed to strangers: anyone could read and change the data. Use a listener for TLS with a \
+         password (password_file) or clients' certificates (tls_client_ca_file), listen on a \
+         loopback address such as 127.0.0.1:{}, or add --insecure (CARILLON_INSECURE=true, \
+         insecure = true) if the network itself keeps strangers out", address.port()
     )]
     Exposed {
         /// The listener's setting.
@@ -102,6 +103,12 @@ pub enum ConfigError {
         /// Its address.
         address: SocketAddr,
     },
+    /// A password, and clients of volumes that cannot give it.
+    #[error(
+        "password_file is set, and clients of volumes cannot give a password: set nbd_tls = \
+         required with tls_client_ca_file, so that they show certificates, or nbd = off"
+    )]
+    VolumesWithoutCertificates,
     /// TLS without a certificate.
     #[error(
         "{listener} needs a certificate: say --tls-cert-file and --tls-key-file \

@@ -405,9 +405,7 @@ impl Config {
         let on: Vec<(Listener, SocketAddr)> = on.into_iter().flatten().collect();
         for (place, &(row, address)) in on.iter().enumerate() {
             let setting = row.name();
-            // Who shows a certificate that the operator's own authority has signed is no stranger.
-            let asks = row.transport == TransportKind::Tls && self.tls_client_ca_file.is_some();
-            let asks = asks || self.asks_for_certificates(&row);
+            let asks = self.asks_who_comes(&row);
             if !self.insecure && !is_loopback(address.ip()) && !asks {
                 return Err(match row.protocol {
                     Protocol::Peer => ConfigError::ExposedPeer { address },
@@ -431,9 +429,13 @@ impl Config {
         Some(TlsFiles { cert, key, client_ca: self.tls_client_ca_file.clone() })
     }
 
-    /// Whether who connects without TLS must begin it, and show a certificate.
-    fn asks_for_certificates(&self, row: &Listener) -> bool {
+    /// Whether strangers are kept out of a listener, and what is said there is encrypted: its
+    /// clients show a certificate that the operator's own authority has signed, or give a password.
+    fn asks_who_comes(&self, row: &Listener) -> bool {
+        let is_tls = row.transport == TransportKind::Tls;
         match row.protocol {
+            _ if is_tls && self.tls_client_ca_file.is_some() => true,
+            Protocol::Resp | Protocol::Http => is_tls && self.password_file.is_some(),
             Protocol::Peer => self.peer_tls_cert_file.is_some(),
             Protocol::Nbd => self.nbd_tls == NbdTls::Required && self.tls_client_ca_file.is_some(),
             _ => false,
@@ -461,6 +463,11 @@ impl Config {
         let missing = files.iter().find(|(_, file)| file.is_none());
         if let Some((setting, _)) = missing.filter(|_| files.iter().any(|(_, f)| f.is_some())) {
             return Err(ConfigError::PartOfPeerTls { setting });
+        }
+        let volumes_ask = self.nbd_tls == NbdTls::Required && self.tls_client_ca_file.is_some();
+        // Their clients have no password to give.
+        if self.password_file.is_some() && self.nbd.address().is_some() && !volumes_ask {
+            return Err(ConfigError::VolumesWithoutCertificates);
         }
         let starts_tls = self.nbd_tls != NbdTls::Off && self.nbd.address().is_some();
         let row = self.listeners().into_iter().find(is_on);

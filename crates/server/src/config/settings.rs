@@ -145,6 +145,10 @@ settings! {
     /// File with the authorities that sign clients' certificates, as PEM. With it a client without
     /// such a certificate is refused.
     tls_client_ca_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// File with the password that clients must give, its owner's alone to read: AUTH for Redis
+    /// clients, Basic or Bearer for HTTP. Who has shown a certificate (tls_client_ca_file) needs
+    /// none. A new one counts as soon as the file has it, for clients that come then.
+    password_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
     /// Where the other nodes of a cluster connect, or off: a node alone.
     peer: Listen = "off", Address, Address;
     /// Peer addresses of members of the cluster to join. On an empty directory the node waits until
@@ -180,8 +184,8 @@ settings! {
     /// Replicas of the keyspaces that are made by this cluster, unless they say otherwise;
     /// auto = 3 with a peer listener, 1 without.
     replicas: Option<u8> = "auto", Replicas, Replicas;
-    /// Allow listeners that other machines can reach, although clients are not asked for a password
-    /// and nothing is encrypted.
+    /// Allow listeners that other machines can reach, although nothing is encrypted there or
+    /// clients need neither a password nor a certificate. All status pages say so.
     insecure: bool = "false", Switch, Switch;
     /// Event loops, each with its own thread; 0 = as many as there are cores, less one.
     threads: u64 = "0", Number(0..=1024), Number;

@@ -91,7 +91,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "peer" | "resp_replica" => "127.0.0.1:0",
         "join" => "db1.example:7600,[::1]:7600",
         "advertise" => "db.example:7601",
-        "peer_secret_file" | "record" => "/etc/secret",
+        "peer_secret_file" | "password_file" | "record" => "/etc/secret",
         "tls_cert_file" | "tls_key_file" | "tls_client_ca_file" => "/etc/pem",
         "peer_tls_cert_file" | "peer_tls_key_file" | "peer_tls_ca_file" => "/etc/pem",
         "peer_tls_name" => "node.db.example",

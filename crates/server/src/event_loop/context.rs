@@ -1,7 +1,9 @@
 //! What a session may ask of its server, and the register of all clients.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use command::TopicKind;
 use keyspace::{Durability, Feature, Timestamp};
@@ -12,12 +14,13 @@ use super::statistics::{CountersAtReset, Statistics};
 use super::topology;
 use super::unread::Unread;
 use crate::config::Config;
+use crate::password::{PasswordGate, Verdict};
 use crate::runtime::NodeRuntime;
 use crate::scripts::Draft;
 use api::Overview;
 use gateway::resp::{
-    ClientFacts, ClusterFacts, CommandCalls, Context, Facts, KeyspaceFacts, LiveSetting, Mode,
-    Peer, ScriptFacts, SlowCommand, Topology,
+    Authentication, ClientFacts, ClusterFacts, CommandCalls, Context, Facts, KeyspaceFacts,
+    LiveSetting, Mode, Peer, ScriptFacts, SlowCommand, Topology,
 };
 
 /// All Redis clients of the process, for CLIENT LIST and KILL.
@@ -96,6 +99,8 @@ pub(crate) struct CommandContext<'a> {
     pub mode: Mode,
     /// Whether its client speaks TLS.
     pub is_tls: bool,
+    /// Judges passwords, if clients must give one.
+    pub gate: Option<&'a PasswordGate>,
     pub clients: &'a Clients,
     pub texts: &'a Texts,
     pub now: Timestamp,
@@ -233,6 +238,17 @@ impl Context for CommandContext<'_> {
             cluster_id: self.runtime.identity.cluster,
             // As maintenance saw it: a loop waits for no executor but its own.
             cluster: facts_of(&self.runtime.overview.load()),
+        }
+    }
+
+    fn authenticate(&self, address: &str, password: &[u8]) -> Authentication {
+        let Some(gate) = self.gate else { return Authentication::NotNeeded };
+        let address =
+            address.parse().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |at: SocketAddr| at.ip());
+        match gate.check(address, password, Instant::now()) {
+            Verdict::Right => Authentication::Right,
+            Verdict::Wrong => Authentication::Wrong,
+            Verdict::Wait(wait) => Authentication::Wait(wait.as_secs() + 1),
         }
     }
 

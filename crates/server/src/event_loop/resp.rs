@@ -221,6 +221,7 @@ impl EventLoop {
             config: &self.config,
             mode: connection.mode,
             is_tls: connection.transport.is_tls(),
+            gate: self.gate.as_deref(),
             clients: &self.clients,
             texts: &self.texts,
             now: self.now,

@@ -86,7 +86,13 @@ impl EventLoop {
                 return self.runtime.counters.connections.sub(1);
             }
         };
+        // Nothing of it is read before its client has shown the certificate.
+        let is_certain = transport.is_tls() && self.config.tls_client_ca_file.is_some();
+        let asks = self.gate.is_some();
         let principal = match transport.peer_addr() {
+            _ if new.is_own => Principal::Local,
+            _ if asks && is_certain => Principal::Authenticated,
+            _ if asks => Principal::Stranger,
             Ok(addr) if addr.ip().to_canonical().is_loopback() => Principal::Local,
             _ => Principal::Anonymous,
         };

@@ -1,7 +1,7 @@
 //! A connection in its handshake, which is no link yet.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::time::Instant;
 
 use super::dial::Target;

@@ -302,6 +302,7 @@ impl<'a> ScriptHost<'a> {
             config: &self.surroundings.config,
             mode: self.mode,
             is_tls: false,
+            gate: None,
             clients: &self.surroundings.clients,
             texts: &self.surroundings.texts,
             // Time stands still for it, also when it runs again.

@@ -55,6 +55,10 @@ impl NodeApi {
             links(&mut out, peers, &survey);
         }
         certificates(&mut out, &self.facts.certificates);
+        if let Some(gate) = &self.facts.gate {
+            let help = "Wrong passwords that clients have given.";
+            out.counter("carillon_passwords_wrong_total", help, gate.failures());
+        }
         let omitted = |what: &str, count: usize, max: usize| {
             (vec![("what", what.to_owned())], count.saturating_sub(max) as f64)
         };

@@ -65,6 +65,7 @@ use node::routing::route::Route;
 
 use crate::config::Config;
 use crate::logging::Banner;
+use crate::password::PasswordGate;
 use crate::runtime::{API, NodeRuntime};
 use crate::runtime::{events, readiness, requests, survey};
 use crate::tls::Certificates;
@@ -93,12 +94,18 @@ pub struct NodeFacts {
     warnings: Vec<String>,
     joined_at_ms: u64,
     certificates: Certificates,
+    gate: Option<Arc<PasswordGate>>,
 }
 
 impl NodeFacts {
     /// Facts from the banner of a ready node, and the time at which it founded or joined its
     /// cluster, in milliseconds since 1970.
-    pub fn new(banner: &Banner, joined_at_ms: u64, certificates: Certificates) -> Self {
+    pub fn new(
+        banner: &Banner,
+        joined_at_ms: u64,
+        certificates: Certificates,
+        gate: Option<Arc<PasswordGate>>,
+    ) -> Self {
         let listener = |(protocol, address): &(&'static str, std::net::SocketAddr)| {
             ListenerStatus { protocol: (*protocol).to_owned(), address: address.to_string() }
         };
@@ -108,6 +115,7 @@ impl NodeFacts {
             warnings: banner.warnings.clone(),
             joined_at_ms,
             certificates,
+            gate,
         }
     }
 }

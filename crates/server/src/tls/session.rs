@@ -144,8 +144,11 @@ impl TlsSession {
         let mut filled = 0;
         loop {
             match self.tls.reader().read(&mut buffer[filled..]) {
-                // There is no room, or the other side has ended.
-                Ok(0) => return Ok(filled),
+                // There is no room, and so there may be more; or the other side has ended.
+                Ok(0) => {
+                    self.is_drained &= filled < buffer.len();
+                    return Ok(filled);
+                }
                 Ok(read) => {
                     filled += read;
                     continue;

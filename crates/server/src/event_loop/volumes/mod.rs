@@ -29,7 +29,7 @@ mod past;
 use std::ops::Range;
 
 use command::{Read, Write};
-use gateway::access::Access;
+use gateway::access::{Access, Principal};
 use gateway::nbd::{
     self, Errno, Negotiation, Parsed, ReplyWriter, Request, Step, TlsOffer, Transmission,
 };
@@ -199,6 +199,10 @@ impl EventLoop {
         let is_clean = !has_more && connection.unsent() == 0;
         if !is_clean || connection.transport.start_tls(self.tls.as_deref()).is_err() {
             connection.advance(ConnectionState::Broken);
+        }
+        if self.config.tls_client_ca_file.is_some() {
+            // Nothing more of it is read before it has shown a certificate.
+            connection.principal = Principal::Authenticated;
         }
         // The client may have begun before this one looks again.
         connection.ready.readable = true;
