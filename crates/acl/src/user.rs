@@ -74,7 +74,7 @@ pub struct User {
     pub is_on: bool,
     /// Whether it needs no password.
     pub no_password: bool,
-    /// Whether what RESTORE gets is looked at in full, if a rule has said so. It is only shown.
+    /// Whether what RESTORE gets is looked at in full, if a rule says so. It is only shown.
     pub sanitizes: Option<bool>,
     /// Its passwords.
     pub passwords: Vec<Password>,
