@@ -64,7 +64,7 @@ def refused():
                     redis.Redis(HOST, PORT, socket_timeout=10).ping):
         try:
             connect()
-        except redis.RedisError:
+        except (redis.RedisError, redis.exceptions.RedisClusterException):
             continue
         raise AssertionError("it was not refused")
 
