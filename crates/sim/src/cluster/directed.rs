@@ -76,6 +76,8 @@ impl World {
             ..RunProfile::draw(&mut rng, &options)
         };
         let mut world = Self::with_profile(&options, profile, rng);
+        // There is no volume in a scenario.
+        world.volumes = None;
         let domain = |at: usize| match stage.domains {
             0 => "".into(),
             domains => format!("rack {}", at % domains).into_boxed_str(),
