@@ -6,9 +6,8 @@
 //! still counts.
 //!
 //! A client that guesses is slowed: after [`FAILURES_FREE`] wrong passwords in a row an address
-//! waits
-//! between two attempts, twice as long each time up to [`WAIT_MAX`]. What comes sooner is refused
-//! unread, a right one as well.
+//! waits between two attempts, twice as long each time up to [`WAIT_MAX`]. What comes sooner is
+//! refused unread, a right one as well.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -136,8 +135,7 @@ fn read(file: &Path) -> Result<Vec<u8>, PasswordError> {
         }
         bytes if bytes < PASSWORD_BYTES_MIN => Err(fail(format!(
             "the password has {bytes} bytes, and needs at least {PASSWORD_BYTES_MIN}: make one \
-            with \
-             `(umask 077; head -c 18 /dev/urandom | base64 > FILE)`"
+             with `(umask 077; head -c 18 /dev/urandom | base64 > FILE)`"
         ))),
         _ => Ok(password),
     }
@@ -190,13 +188,14 @@ impl PasswordGate {
     /// Judges a password that somebody at an address has given.
     pub fn check(&self, address: IpAddr, password: &[u8], now: Instant) -> Verdict {
         let address = counted(address);
+        // Nobody waits for the disk behind the lock.
+        self.refresh();
         let mut failures = self.failures.lock();
         let known = failures.get(&address).copied();
         let known = known.filter(|failed| now.duration_since(failed.last) < FORGET);
         if let Some(until) = known.map(|failed| failed.until()).filter(|until| *until > now) {
             return Verdict::Wait(until - now);
         }
-        self.refresh();
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a key of any length");
         mac.update(password);
         // Compares in constant time.

@@ -89,6 +89,9 @@ pub fn key_parameters<const N: usize>(
 ) -> Result<WithKey<N>, Problem> {
     let is_key = |pair: &&str| pair.starts_with("key=");
     let pairs = || query.unwrap_or_default().split('&');
+    if !pairs().any(|pair| is_key(&pair)) {
+        return Ok((parameters(query, known)?, None));
+    }
     let others = pairs().filter(|pair| !is_key(pair)).collect::<Vec<_>>().join("&");
     let keys = pairs().filter(is_key).collect::<Vec<_>>().join("&");
     let [key] = byte_parameters(Some(&keys), ["key"])?;

@@ -2,8 +2,7 @@
 //! its time. Writes of key `silent` are never answered, those of `lost` are dropped, and those of
 //! `oom` and `busy` are refused.
 //! Of its nodes, `n2` loses replicas each time it is looked at while it drains, `n1` none, and
-//! without
-//! `n3` there would be too few.
+//! without `n3` there would be too few.
 
 mod watching;
 

@@ -1,8 +1,8 @@
 //! The two programs of document 003: search by Boyer and Moore, and quicksort in place.
 //!
 //! Both work on a [`Device`]. The search reads it from start to end. Quicksort looks at records
-//! from
-//! both ends of a part, through [`BLOCKS_HELD`] blocks in memory, and writes what it has swapped.
+//! from both ends of a part, through [`BLOCKS_HELD`] blocks in memory, and writes what it has
+//! swapped.
 
 use std::cmp::Ordering;
 

@@ -336,8 +336,8 @@ fn page(all: &[Found], repetitions: usize) -> Page {
     page.say(
         "The document: a paper on SDDSfL, a block device of Linux whose 4 KiB blocks lie in the \
          memory of up to four computers (LH* with open addressing, gigabit Ethernet, one block at \
-         a \
-         time through a module of the kernel), beside disks of 2008. It gives its times in figures \
+         a time through a module of the kernel), beside disks of 2008. It gives its times in \
+         figures \
          only. Here: volumes over NBD, which keep what they answered on disk; all nodes on one \
          machine.",
     );
@@ -349,8 +349,7 @@ fn page(all: &[Found], repetitions: usize) -> Page {
          stands at the end of the largest file: the median of {repetitions}. Programs read {} KiB \
          at a time and {} \
          pieces ahead, as the kernel would; the kernel does so for files. Before each search of \
-         the \
-         file on disk the kernel forgets it.",
+         the file on disk the kernel forgets it.",
         PIECE_BYTES >> 10,
         PIECES_AHEAD
     ));
@@ -377,8 +376,7 @@ fn page(all: &[Found], repetitions: usize) -> Page {
     page.say(&format!(
         "Seconds to sort random records in place. The program holds {BLOCKS_HELD} blocks of 4 KiB, \
          and asks for another when it needs it; up to 32 writes are under way. The kernel holds \
-         all \
-         of a file, too. Schedulers of disks, which the document compares, have no part in it."
+         all of a file, too. Schedulers of disks, which the document compares, have no part in it."
     ));
     for (chart, record) in [("fig5", 0), ("fig6", 1)] {
         let line = |(at, target): (usize, &Target)| {
@@ -441,8 +439,7 @@ fn verdicts(all: &[Found]) -> Vec<Verdict> {
         ),
         Verdict::new(
             "with patterns of 512 it is at least among the fastest: only SCSI is faster (figures \
-            3, \
-             4)",
+             3, 4)",
             format!(
                 "{} × the time of the cold file, whose disk reads {} MiB/s",
                 shown(ratio(2)),

@@ -12,9 +12,8 @@
 //! A clone pins its time in its source (SAFETY G21): the catalogue names both, so the pin is there
 //! as long as the clone, and a source cannot be dropped before its clones. Once all is copied, a
 //! clone is *flattened*: it needs no source. What was visible in it before is not whole any more,
-//! so
-//! it is read from then on only. It goes on to keep empty values: a node that does not know of the
-//! change yet must not take a block that was made zeroes for one of the source.
+//! so it is read from then on only. It goes on to keep empty values: a node that does not know of
+//! the change yet must not take a block that was made zeroes for one of the source.
 
 use std::fmt;
 

@@ -405,7 +405,7 @@ impl Config {
         let on: Vec<(Listener, SocketAddr)> = on.into_iter().flatten().collect();
         for (place, &(row, address)) in on.iter().enumerate() {
             let setting = row.name();
-            let asks = self.asks_who_comes(&row);
+            let asks = self.authenticates_clients(&row);
             if !self.insecure && !is_loopback(address.ip()) && !asks {
                 return Err(match row.protocol {
                     Protocol::Peer => ConfigError::ExposedPeer { address },
@@ -429,9 +429,9 @@ impl Config {
         Some(TlsFiles { cert, key, client_ca: self.tls_client_ca_file.clone() })
     }
 
-    /// Whether strangers are kept out of a listener, and what is said there is encrypted: its
-    /// clients show a certificate that the operator's own authority has signed, or give a password.
-    fn asks_who_comes(&self, row: &Listener) -> bool {
+    /// Whether a listener speaks TLS, and admits only clients that show a certificate of the
+    /// operator's own authority, or give the password.
+    fn authenticates_clients(&self, row: &Listener) -> bool {
         let is_tls = row.transport == TransportKind::Tls;
         match row.protocol {
             _ if is_tls && self.tls_client_ca_file.is_some() => true,

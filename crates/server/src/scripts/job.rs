@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gateway::resp::{Mode, ScriptCall, Version};
-use keyspace::{KeyspaceId, NodeId, ShardId};
+use keyspace::{BootNanos, KeyspaceId, NodeId, ShardId};
 use node::replica::entry::Waiter;
 use node::replica::read::ReadTime;
 
@@ -78,6 +78,8 @@ pub struct Job {
     pub conflicts: u32,
     /// The queue that it has left: its client's later scripts wait there until it has ended.
     pub left: Option<ShardId>,
+    /// Since when it looks for its shard's queue, if it does.
+    pub looks_since: Option<BootNanos>,
 }
 
 /// The keys that a script has touched, for a client that caches.
@@ -198,6 +200,7 @@ impl Job {
             reply_to,
             conflicts: 0,
             left: None,
+            looks_since: None,
         }
     }
 

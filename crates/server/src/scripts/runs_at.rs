@@ -78,9 +78,11 @@ pub fn find_queue(runtime: &Arc<NodeRuntime>, job: Job) {
 }
 
 /// The same a moment later: who leads may be known then, and locks gone.
-pub(super) fn find_queue_later(runtime: &Arc<NodeRuntime>, job: Job) {
-    let waited = boot_nanos().saturating_sub(job.came.boot);
-    if waited > runtime.request_timeout_nanos {
+pub(super) fn find_queue_later(runtime: &Arc<NodeRuntime>, mut job: Job) {
+    // In a busy queue it may have stood for long before.
+    let now = boot_nanos();
+    let since = *job.looks_since.get_or_insert(now);
+    if now.saturating_sub(since) > runtime.request_timeout_nanos {
         return job.refuse(runtime, NOT_READ);
     }
     let again = runtime.clone();

@@ -152,8 +152,8 @@ pub fn hello<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     if call.session.peer.principal == Principal::Stranger {
         return Err(CommandError::Fixed(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-            HELLO \
-             <proto> AUTH <user> <pass> option can be used to authenticate the client and select \
+             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             select \
              the RESP protocol version at the same time",
         ));
     }
