@@ -344,7 +344,7 @@ fn page(all: &[Found], repetitions: usize) -> Page {
     page.verdicts(&verdicts(all));
     page.head("Search by Boyer and Moore (figures 1 to 4)");
     page.say(&format!(
-        "Seconds to read a file of random letters from start to end and find a pattern, which \
+        "Seconds to read a file of random characters from start to end and find a pattern, which \
          stands at the end of the largest file: the median of {repetitions}. Programs read {} KiB at a time and {} \
          pieces ahead, as the kernel would; the kernel does so for files. Before each search of the \
          file on disk the kernel forgets it.",
