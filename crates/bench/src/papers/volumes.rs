@@ -337,19 +337,17 @@ fn page(all: &[Found], repetitions: usize) -> Page {
         "The document: a paper on SDDSfL, a block device of Linux whose 4 KiB blocks lie in the \
          memory of up to four computers (LH* with open addressing, gigabit Ethernet, one block at \
          a time through a module of the kernel), beside disks of 2008. It gives its times in \
-         figures \
-         only. Here: volumes over NBD, which keep what they answered on disk; all nodes on one \
+         figures only. Here: volumes over NBD, which keep what they answered on disk; all nodes on one \
          machine.",
     );
     page.head("Claims");
     page.verdicts(&verdicts(all));
     page.head("Search by Boyer and Moore (figures 1 to 4)");
     page.say(&format!(
-        "Seconds to read a file of random letters from start to end and find a pattern, which \
+        "Seconds to read a file of random characters from start to end and find a pattern, which \
          stands at the end of the largest file: the median of {repetitions}. Programs read {} KiB \
-         at a time and {} \
-         pieces ahead, as the kernel would; the kernel does so for files. Before each search of \
-         the file on disk the kernel forgets it.",
+         at a time and {} pieces ahead, as the kernel would; the kernel does so for files. Before \
+         each search of the file on disk the kernel forgets it.",
         PIECE_BYTES >> 10,
         PIECES_AHEAD
     ));

@@ -153,8 +153,7 @@ pub fn hello<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         return Err(CommandError::Fixed(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
-             select \
-             the RESP protocol version at the same time",
+             select the RESP protocol version at the same time",
         ));
     }
     if let Some(version) = version {
