@@ -273,7 +273,7 @@ mod tests {
             let placement = keyspace::Placement::LinearHash;
             KeyspaceOptions { placement, volume, ..KeyspaceOptions::default() }
         };
-        let mut change = |system: &mut System, op: &CatalogueOp<'_>| {
+        let change = |system: &mut System, op: &CatalogueOp<'_>| {
             let mut body = Vec::new();
             op.encode(&mut body);
             system.apply(&body, &[NodeId(1)], ms(50))
