@@ -38,9 +38,12 @@ not.
 A node does not start with a name that is no setting (the error suggests the nearest one), with a value outside its
 bounds, or with settings that contradict each other:
 
-- a listener beyond the loopback address without `insecure`, unless it is for TLS and `tls_client_ca_file` is there;
+- a listener beyond loopback that is not [encrypted and closed](password.md#beyond-loopback), without `insecure`;
 - two listeners at one address, or one for TLS without `tls_cert_file` and `tls_key_file`;
-- `peer` without `peer_secret_file`, or at 0.0.0.0 without `advertise`; `join`, or `replicas` above 1, without `peer`;
+- some of `peer_tls_cert_file`, `peer_tls_key_file` and `peer_tls_ca_file` without the others;
+- `password_file` with `nbd`, unless clients of volumes show certificates;
+- `peer` without `peer_secret_file` or certificates, or at 0.0.0.0 without `advertise`;
+- `join`, or `replicas` above 1, without `peer`;
 - `resp_advertise_port` without `resp`, or `resp_replica_advertise_port` without `resp_replica`;
 - `resp_replica` without `resp`, or in another `resp_mode` than `cluster`;
 - `input_bytes_max` or `output_bytes_max` below `key_bytes_max` + `value_bytes_max` + 16 KiB.
@@ -58,7 +61,10 @@ GROUPS = {
         "resp", "resp_mode", "resp_advertise_port", "resp_replica", "resp_replica_advertise_port", "native", "nbd",
         "native_error_reason", "http", "insecure",
     ],
-    "TLS": ["resp_tls", "native_tls", "http_tls", "tls_cert_file", "tls_key_file", "tls_client_ca_file"],
+    "TLS and the password": [
+        "password_file", "resp_tls", "native_tls", "http_tls", "nbd_tls", "tls_cert_file", "tls_key_file",
+        "tls_client_ca_file", "peer_tls_cert_file", "peer_tls_key_file", "peer_tls_ca_file", "peer_tls_name",
+    ],
     "Cluster": [
         "peer", "join", "advertise", "peer_secret_file", "clock_offset_max_ms", "consistency_check_interval_ms",
         "cluster_version_max", "auto_upgrade", "auto_upgrade_after_ms",

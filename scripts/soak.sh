@@ -12,6 +12,8 @@ python=target/venv/bin/python
 # Two modes take six minutes.
 timeout --kill-after=10 2400 "$python" tests/clients/redis_py_own_tests.py
 "$python" tests/tcl/run.py
+# Ten thousand clients that begin a TLS handshake and never end it.
+TEST_HALF_OPEN=10000 cargo test --release --locked -p carillon --test tls who_never_ends
 until_second=$((SECONDS + ${1:-1} * 3600))
 round=0
 while [ "$SECONDS" -lt "$until_second" ]; do

@@ -85,6 +85,7 @@ step "differential: redis with itself" "$python" tests/differential/run.py \
 step "differential: redis with carillon" "$python" tests/differential/run.py --seed 1
 step "clients" "$python" tests/clients/with_node.py
 step "cluster clients" "$python" tests/clients/with_cluster.py
+step "clients by TLS" "$python" tests/clients/with_tls.py
 step "programs that use Redis" "$python" tests/programs/run.py --brief
 # The promise, 1.5 s, is held by the tests of `carillon --test faults`, which know when the
 # machine itself stood still. This one does not, and so is patient.

@@ -42,7 +42,7 @@ fn answers(bytes: &[u8], piece: usize) -> Vec<u8> {
                     Step::More => {}
                     Step::Wait => unreachable!("all names are known"),
                     Step::Chosen(chosen) => form = Some(chosen.transmission),
-                    Step::End => return out,
+                    Step::End | Step::StartTls => return out,
                 }
                 used
             }

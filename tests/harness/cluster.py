@@ -14,11 +14,13 @@ REST_SECONDS = 2.0
 class Cluster(Started):
     """Nodes in directories of their own. The first founds the cluster, the others join it."""
 
-    def __init__(self, count=3, flags="", replicas=False):
+    def __init__(self, count=3, flags="", replicas=False, tls=False):
         # All at once, so that they differ.
-        ports = free_ports(4 * count)
+        ports = free_ports(5 * count)
         # Where clients that ask for replicas connect, if they can.
         self.replicas = [ports.pop() for _ in range(count)] if replicas else []
+        # Where clients connect by TLS, if they can.
+        self.tls = [ports.pop() for _ in range(count)] if tls else []
         self.peers, pairs = ports[:count], ports[count : 3 * count]
         self.clients = list(zip(pairs[::2], pairs[1::2]))
         self.nodes = [self.node(number, flags) for number in range(count)]
@@ -29,6 +31,8 @@ class Cluster(Started):
         join = f"--join {others}" if number else ""
         if self.replicas:
             flags += f" --resp-replica 127.0.0.1:{self.replicas[number]}"
+        if self.tls:
+            flags += f" --resp-tls 127.0.0.1:{self.tls[number]}"
         server = Server(
             f"{shlex.quote(CARILLON)} start --dir {{dir}} --name n{number + 1} "
             f"--resp 127.0.0.1:{{resp}} --native off --http 127.0.0.1:{{http}} "

@@ -1670,6 +1670,8 @@ export interface components {
         NodeAddresses: {
             /** @description By HTTP. */
             http: string | null;
+            /** @description By HTTP over TLS. */
+            http_tls: string | null;
             /** @description By clients of the native protocol. */
             native: string | null;
             /** @description By other nodes. */
@@ -1678,6 +1680,8 @@ export interface components {
             resp: string | null;
             /** @description By Redis Cluster clients, which take this for a replica of it (`resp_replica`). */
             resp_replica: string | null;
+            /** @description By Redis clients that speak TLS. */
+            resp_tls: string | null;
         };
         /** @description A node's admin state, and what it still holds. */
         NodeAdminState: {

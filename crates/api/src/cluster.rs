@@ -198,6 +198,14 @@ pub struct NodeAddresses {
     /// By HTTP.
     #[schema(required = true)]
     pub http: Option<String>,
+    /// By Redis clients that speak TLS.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub resp_tls: Option<String>,
+    /// By HTTP over TLS.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub http_tls: Option<String>,
 }
 
 /// A member of the cluster, as this node knows it.

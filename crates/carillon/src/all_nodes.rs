@@ -34,8 +34,8 @@ impl AllNodes {
         let nodes = client.nodes()?;
         let up: Vec<&Value> = members(&nodes).filter(|node| is_up(node)).collect();
         let other = |node: &Value| {
-            let at = node["addresses"]["http"].as_str()?;
-            Client::new(at).and_then(|client| ask(&client.with_timeout(ANSWER_TIMEOUT))).ok()
+            let other = client.of_node(&node["addresses"])?;
+            ask(&other.with_timeout(ANSWER_TIMEOUT)).ok()
         };
         let mut others: Vec<Option<Value>> = Vec::new();
         for some in up.chunks(AT_ONCE) {

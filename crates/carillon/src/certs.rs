@@ -20,6 +20,8 @@ use crate::output;
 const CA_DAYS: u64 = 3653;
 /// The longest time that a certificate may be good for.
 const DAYS_MAX: u64 = 3653;
+/// The name that tells nodes from clients: the default of `peer_tls_name`.
+const PEER_NAME: &str = "peer.carillon";
 /// So long before now a certificate begins, for clocks that are behind.
 const BEFORE: Duration = Duration::from_secs(3600);
 
@@ -158,9 +160,9 @@ fn sign(
     stem: &str,
     mut params: CertificateParams,
     issuer: &Issuer<'_, KeyPair>,
-    purpose: ExtendedKeyUsagePurpose,
+    purposes: &[ExtendedKeyUsagePurpose],
 ) -> Result<(), CertsError> {
-    params.extended_key_usages = vec![purpose];
+    params.extended_key_usages = purposes.to_vec();
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.use_authority_key_identifier_extension = true;
     let pair = KeyPair::generate()?;
@@ -168,6 +170,13 @@ fn sign(
     // A node looks at both together once they have come to rest.
     write(&dir.join(format!("{stem}.key")), &pair.serialize_pem(), true)?;
     write(&dir.join(format!("{stem}.pem")), &certificate.pem(), false)
+}
+
+/// Makes the files of an authority in `dir`, and certificates for this machine; why it cannot.
+pub fn make_in(dir: &Path) -> Result<(), String> {
+    let (host, client) = (Vec::new(), "client".to_owned());
+    let args = DevCertsArgs { dir: dir.to_owned(), host, client, days: 90 };
+    make(&args).map(drop).map_err(|error| error.to_string())
 }
 
 fn make(args: &DevCertsArgs) -> Result<String, CertsError> {
@@ -182,15 +191,19 @@ fn make(args: &DevCertsArgs) -> Result<String, CertsError> {
     let names: Vec<String> = own.into_iter().chain(host.iter().cloned()).collect();
     let shown = names.join(", ");
     let server = params(names, "carillon", *days)?;
-    sign(dir, "server", server, &issuer, ExtendedKeyUsagePurpose::ServerAuth)?;
+    sign(dir, "server", server, &issuer, &[ExtendedKeyUsagePurpose::ServerAuth])?;
     let for_client = params(Vec::new(), client, *days)?;
-    sign(dir, "client", for_client, &issuer, ExtendedKeyUsagePurpose::ClientAuth)?;
+    sign(dir, "client", for_client, &issuer, &[ExtendedKeyUsagePurpose::ClientAuth])?;
+    let for_peer = params(vec![PEER_NAME.to_owned()], "carillon node", *days)?;
+    let both = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    sign(dir, "peer", for_peer, &issuer, &both)?;
     let dir = dir.display();
     let authority = if is_new { "a new authority" } else { "the authority that was there" };
     Ok(format!(
         "{dir}/ca.pem       {authority}: clients trust it\n\
          {dir}/server.pem   for nodes at {shown}; its key: {dir}/server.key\n\
          {dir}/client.pem   for a client named {client}; its key: {dir}/client.key\n\
+         {dir}/peer.pem     for nodes towards each other; its key: {dir}/peer.key\n\
          Good for {days} days. Who has {dir}/ca.key can make more: keep it to yourself.\n"
     ))
 }

@@ -9,8 +9,12 @@ mod shards;
 pub mod sim;
 mod volumes;
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use client::http::{Client, ClientError};
+use client::{Tls, TlsError, TlsFiles};
 
 pub use keys::{Condition, DelArgs, GetArgs, PlaceArgs, PutArgs};
 pub use keyspaces::{KeyspaceArgs, KeyspaceCommand};
@@ -156,13 +160,70 @@ Example:
 /// Which node, and how to print.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// HTTP address of the node.
+    /// HTTP address of the node; with https:// before it, by TLS.
     #[arg(long, value_name = "HOST:PORT", env = "CARILLON_HTTP")]
     #[arg(default_value = client::http::DEFAULT_ADDRESS)]
     pub http: String,
+    /// How it is spoken with.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// Print JSON: one object for each command.
     #[arg(long)]
     pub json: bool,
+}
+
+/// TLS and the password of a command.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TlsArgs {
+    /// Speak TLS, as https:// before the address says, too.
+    #[arg(long)]
+    pub tls: bool,
+    /// Trust the authorities in this file (PEM), and speak TLS; else those of the system.
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca_file: Option<PathBuf>,
+    /// Show the node the certificate in this file (PEM), and speak TLS.
+    #[arg(long, value_name = "FILE", requires = "tls_key_file")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    pub tls_key_file: Option<PathBuf>,
+    /// Give the node the password in this file.
+    #[arg(long, value_name = "FILE", env = "CARILLON_PASSWORD_FILE")]
+    pub password_file: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// A client of the node at an address.
+    ///
+    /// # Errors
+    /// It is no address, or a file is no good. Nothing was sent.
+    pub fn client(&self, address: &str) -> Result<Client, ClientError> {
+        let mut client = Client::new(address)?;
+        if let Some(file) = &self.password_file {
+            let text = std::fs::read_to_string(file);
+            let text = text.map_err(|why| TlsError { file: file.clone(), why: why.to_string() })?;
+            client = client.with_password(text.trim());
+        }
+        let files = TlsFiles {
+            ca: self.tls_ca_file.clone(),
+            cert: self.tls_cert_file.clone(),
+            key: self.tls_key_file.clone(),
+        };
+        if !self.tls && files == TlsFiles::default() {
+            return Ok(client);
+        }
+        Ok(client.with_tls(Tls::load(&files)?))
+    }
+}
+
+impl NodeArgs {
+    /// A client of the node.
+    ///
+    /// # Errors
+    /// As of [`TlsArgs::client`].
+    pub fn client(&self) -> Result<Client, ClientError> {
+        self.tls.client(&self.http)
+    }
 }
 
 /// Whether to show it again and again.

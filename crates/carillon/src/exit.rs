@@ -54,6 +54,7 @@ impl From<&ClientError> for Exit {
         }
         match error {
             ClientError::BadAddress { .. }
+            | ClientError::Tls(_)
             | ClientError::PathTooLong { .. }
             | ClientError::BadRequest(_) => Exit::Usage,
             ClientError::CannotConnect { .. } | ClientError::Broken { .. } => Exit::Unreachable,

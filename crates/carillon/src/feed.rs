@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 
 use clap::Args;
-use client::http::{Changed, Feed, FeedChange, FeedEvent, FeedOptions};
+use client::http::{Changed, ClientError, Feed, FeedChange, FeedEvent, FeedOptions};
 use serde_json::{Map, Value, json};
 use server::utc::utc;
 
@@ -83,7 +83,7 @@ pub fn feed(args: &FeedArgs) -> Exit {
         no_node_timeout: std::time::Duration::from_millis(args.no_node_timeout),
     };
     // Several addresses may be named, separated by commas.
-    let feed = match Feed::open(args.node.http.split(','), options) {
+    let feed = match feed_of(args, options) {
         Ok(feed) => feed,
         Err(error) => return output::failed(&args.node, &error),
     };
@@ -109,6 +109,12 @@ pub fn feed(args: &FeedArgs) -> Exit {
         }
     }
     Exit::Done
+}
+
+/// The feed, from the first of the nodes that serves it.
+fn feed_of(args: &FeedArgs, options: FeedOptions) -> Result<Feed, ClientError> {
+    let clients = args.node.http.split(',').map(|one| args.node.tls.client(one));
+    Feed::of(clients.collect::<Result<_, _>>()?, options)
 }
 
 fn shown(event: &FeedEvent) -> String {

@@ -38,8 +38,8 @@ fn round(
     let nodes = client.nodes()?;
     let others = nodes["nodes"].as_array().into_iter().flatten();
     let addresses = others.filter(|node| node["this"] != true);
-    for address in addresses.filter_map(|node| node["addresses"]["http"].as_str()) {
-        match what(&Client::new(address)?) {
+    for other in addresses.filter_map(|node| client.of_node(&node["addresses"])) {
+        match what(&other) {
             Err(error) if is_for_another(&error) => {}
             // Who does not answer may be down; another may lead by now.
             Err(ClientError::CannotConnect { .. }) => {}

@@ -137,8 +137,7 @@ fn with_others(client: &Client) -> Vec<Client> {
     // Without an answer the request for the lock says what is wrong.
     let nodes = client.nodes().unwrap_or_default();
     let others = nodes["nodes"].as_array().into_iter().flatten();
-    let others = others.filter_map(|node| node["addresses"]["http"].as_str());
-    all.extend(others.filter_map(|address| Client::new(address).ok()));
+    all.extend(others.filter_map(|node| client.of_node(&node["addresses"])));
     all
 }
 

@@ -97,7 +97,7 @@ pub fn colour() -> bool {
 
 /// Runs `ask` against the node of `node` and says why it failed, if it did.
 pub fn with_node(node: &NodeArgs, ask: impl FnOnce(&Client) -> Result<Exit, ClientError>) -> Exit {
-    match Client::new(&node.http).and_then(|client| ask(&client)) {
+    match node.client().and_then(|client| ask(&client)) {
         Ok(exit) => exit,
         Err(error) => failed(node, &error),
     }

@@ -118,7 +118,7 @@ fn value_name(setting: &Setting) -> &'static str {
         "resp" | "native" | "nbd" | "http" | "peer" => "ADDRESS",
         "advertise" => "HOST[:PORT]",
         "join" => "HOST:PORT,…",
-        "peer_secret_file" => "FILE",
+        name if name.ends_with("_file") => "FILE",
         "replicas" => "N",
         "name" => "NAME",
         "resp_advertise_port" => "PORT",

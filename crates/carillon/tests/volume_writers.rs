@@ -157,14 +157,14 @@ fn blocks_are_whole_while_buckets_split_and_merge() {
                 let node = &cluster.nodes[round % 3];
                 let mut disk = Disk::open(node.nbd, "disk").unwrap();
                 assert_eq!(disk.read(0, BLOCK * BLOCKS).unwrap(), expected.concat(), "{round}");
-                for number in 0..BLOCKS {
+                for (number, expected) in expected.iter_mut().enumerate() {
                     let new = if (number + round).is_multiple_of(5) {
                         vec![0; BLOCK]
                     } else {
                         block(number + 1_000 * round)
                     };
                     disk.ask(1, at(number), BLOCK as u32, &new);
-                    expected[number] = new;
+                    *expected = new;
                 }
                 (0..BLOCKS).for_each(|_| assert_eq!(disk.reply().0, 0, "{round}"));
                 // Who had the volume before goes on, in all buckets.

@@ -38,8 +38,10 @@
 pub mod http;
 mod locks;
 mod store;
+mod tls;
 
 pub use locks::{Lock, Locks};
 pub use store::*;
+pub use tls::{Tls, TlsError, TlsFiles};
 pub use topics::group::{Delivery, Start as GroupStart, Taken};
 pub use topics::record::{GroupSettings, Origin, TopicSettings};

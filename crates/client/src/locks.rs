@@ -36,6 +36,11 @@ impl Locks {
         Ok(Self { clients: clients.collect::<Result<_, _>>()? })
     }
 
+    /// The same over clients, which may speak TLS.
+    pub fn of(clients: Vec<Client>) -> Self {
+        Self { clients }
+    }
+
     /// Takes a lock, or waits for it so long, and keeps it until it is released. The owner's name
     /// must be its own: another with the same would share the lock.
     ///

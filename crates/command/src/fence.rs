@@ -15,8 +15,8 @@
 //! nodes. Any of them may write, unless another session has had the volume since it came. That is
 //! the fence's *floor*: the highest epoch that another session had.
 //!
-//! Epochs are timestamps of nodes, whose clocks differ. A connection of a node whose clock is behind
-//! may be refused though it has come later; the next one of that node is not ([`Epochs`]).
+//! Epochs are timestamps of nodes, whose clocks differ. A connection of a node whose clock is
+//! behind may be refused though it has come later; the next one of that node is not ([`Epochs`]).
 //!
 //! # Invariants
 //! 1. A writer that is refused stays refused: a shard's fence only rises, in splits and merges too.

@@ -2,7 +2,7 @@
 //!
 //! A connection gets a [`Principal`] when it is accepted, and every request carries it. Every
 //! command of the table, and every operation of native frames, has an [`Access`].
-//! [`Principal::may`] compares them. Today every client may do everything: there are no passwords.
+//! [`Principal::may`] compares them. A client who must give a password may do nothing before.
 
 /// The client of a connection, for access control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,6 +12,10 @@ pub enum Principal {
     Local,
     /// A client on another machine, without authentication.
     Anonymous,
+    /// A client that has given the password, or shown a certificate.
+    Authenticated,
+    /// A client that must give the password first.
+    Stranger,
 }
 
 /// What a command is for.
@@ -38,17 +42,16 @@ impl Principal {
     pub fn may(self, access: Access) -> bool {
         match (self, access) {
             (
-                Principal::Local | Principal::Anonymous,
+                Principal::Local | Principal::Anonymous | Principal::Authenticated,
                 Access::Connection | Access::Inspect | Access::Read | Access::Write | Access::Admin,
             ) => true,
+            (Principal::Stranger, _) => false,
         }
     }
 
     /// Its user name.
     pub fn user(self) -> &'static str {
-        match self {
-            Principal::Local | Principal::Anonymous => Self::USER,
-        }
+        Self::USER
     }
 }
 

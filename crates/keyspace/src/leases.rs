@@ -161,7 +161,8 @@ impl Leases {
     }
 
     /// Applies an entry of time `now_ms`. `safe_point` names the safe point of a keyspace that
-    /// there is, and `is_pinned` says whether others than leases pin a time of it. Returns the lease as it is then; one that was ended, as it was.
+    /// there is, and `is_pinned` says whether others than leases pin a time of it. Returns the
+    /// lease as it is then; one that was ended, as it was.
     ///
     /// # Errors
     /// `LeaseTooLong`, `TooManyLeases`, `NoLease`, `NotFound`, `BelowSafePoint`. Nothing has

@@ -36,8 +36,11 @@
 //! 3. At most [`INPUT_BYTES_MAX`] are kept of what the other side sends.
 //! 4. After an error it is not stepped again; a refusal of ours has been written for the other.
 //!
-//! Caveat: the connection is not encrypted, and frames after the handshake carry no MAC. Until
-//! there is TLS, the network itself must keep out attackers that can change packets.
+//! Over TLS, the key of all MACs also holds what only the two ends of that connection know
+//! ([`Handshake::bind`]): a proof is of no use on another connection.
+//!
+//! Caveat: without TLS below it the connection is not encrypted, and frames after the handshake
+//! carry no MAC. Then the network itself must keep out attackers that can change packets.
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
@@ -200,6 +203,8 @@ pub struct Handshake {
     nonce: [u8; NONCE_BYTES],
     state: State,
     is_judge: bool,
+    /// The key of the connection below, if it has one.
+    binding: Option<[u8; 32]>,
     /// All records so far, in the order dialler, acceptor, dialler; the MACs cover them.
     transcript: Vec<u8>,
     input: Vec<u8>,
@@ -231,9 +236,16 @@ impl Handshake {
             nonce,
             state: State::Hello,
             is_judge: false,
+            binding: None,
             transcript: Vec::new(),
             input: Vec::new(),
         }
+    }
+
+    /// Makes a key that only the two ends of the connection below know a part of the secret. Both
+    /// sides must do it, before the first [`step`](Self::step).
+    pub fn bind(&mut self, key: [u8; 32]) {
+        self.binding = Some(key);
     }
 
     /// Takes bytes of the other side, and appends bytes for it to `out`.
@@ -447,7 +459,9 @@ impl Handshake {
     }
 
     fn keyed(&self) -> Hmac<Sha256> {
-        let mac = Hmac::<Sha256>::new_from_slice(&self.local.secret.0);
+        let binding = self.binding.as_ref().map_or(&[][..], |key| &key[..]);
+        let key = [&self.local.secret.0[..], binding].concat();
+        let mac = Hmac::<Sha256>::new_from_slice(&key);
         mac.expect("HMAC takes a key of any length")
     }
 

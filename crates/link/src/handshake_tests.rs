@@ -408,3 +408,21 @@ fn rpc_corpus_decodes_without_panic_and_round_trips() {
     }
     assert!(records >= 5, "the corpus is there: {records} records");
 }
+
+#[test]
+fn a_proof_is_of_no_use_on_another_connection() {
+    let proven = |keys: [[u8; 32]; 2]| {
+        let (mut hello, mut there, mut back) = (Vec::new(), Vec::new(), Vec::new());
+        let expected = ExpectedPeer::Node(NodeId(2));
+        let mut dialler = Handshake::dial(local(1), expected, [1; 32], &mut hello);
+        let mut acceptor = Handshake::accept(local(2), [2; 32]);
+        dialler.bind(keys[0]);
+        acceptor.bind(keys[1]);
+        acceptor.step(&hello, &mut back).unwrap();
+        dialler.step(&back, &mut there).unwrap();
+        acceptor.step(&there, &mut Vec::new())
+    };
+    assert!(matches!(proven([[5; 32]; 2]), Ok(Progress::Proven(_))));
+    let refused = HandshakeError::Refused(Refusal::WrongSecret);
+    assert_eq!(proven([[5; 32], [6; 32]]), Err(refused));
+}

@@ -135,7 +135,10 @@ pub enum Refusal {
         seal: u64,
     },
     /// What came is not this protocol, or too much of it.
-    #[error("what came is not a handshake between nodes: does a client use the wrong port?")]
+    #[error(
+        "what came is not a handshake between nodes: does a client use the wrong port, or is TLS \
+         between nodes on at one end only?"
+    )]
     Malformed,
     /// The handshake took too long.
     #[error("the handshake took too long")]

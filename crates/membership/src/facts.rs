@@ -28,13 +28,13 @@ pub const ADDRESS_BYTES_MAX: usize = HOST_BYTES_MAX + 6;
 pub const DOMAIN_BYTES_MAX: usize = 128;
 /// The longest software version, in bytes.
 pub const SOFTWARE_BYTES_MAX: usize = 64;
-/// No record is longer than this, in bytes: the texts, and 10 for each of 16 numbers.
+/// No record is longer than this, in bytes: the texts, and 10 for each of 18 numbers.
 pub const RECORD_BYTES_MAX: usize = NAME_BYTES_MAX
     + HOST_BYTES_MAX
     + ADDRESS_BYTES_MAX
     + DOMAIN_BYTES_MAX
     + SOFTWARE_BYTES_MAX
-    + 16 * 10
+    + 18 * 10
     + 16;
 
 /// No incarnation is higher: there is always room to outbid one.
@@ -50,15 +50,17 @@ const RATED: u32 = 1 << 30;
 const HAS_REPLICA_PORT: u32 = 1 << 29;
 /// … and if reads a second follow all of these. Only beside [`RATED`].
 const HAS_FOLLOWER_READS: u32 = 1 << 28;
+/// … and if the ports for TLS follow all of these. Only beside [`RATED`].
+const HAS_TLS_PORTS: u32 = 1 << 27;
 /// All that stands beside the leaders.
-const FLAGS: u32 = SLOW | RATED | HAS_REPLICA_PORT | HAS_FOLLOWER_READS;
+const FLAGS: u32 = SLOW | RATED | HAS_REPLICA_PORT | HAS_FOLLOWER_READS | HAS_TLS_PORTS;
 
 /// How much a node carries; leaders of shards place replicas by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Replicas the node holds.
     pub shards: u32,
-    /// Of these, the ones that lead their shard: below 2²⁸.
+    /// Of these, the ones that lead their shard: below 2²⁷.
     pub leaders: u32,
     /// Keys and values, in bytes.
     pub data_bytes: u64,
@@ -93,6 +95,10 @@ pub struct Facts {
     pub native: Option<u16>,
     /// The port of HTTP, if it listens.
     pub http: Option<u16>,
+    /// The port of RESP by TLS, if it listens; told beside [`Load::requests`] only.
+    pub resp_tls: Option<u16>,
+    /// The port of HTTP by TLS, if it listens; told beside [`Load::requests`] only.
+    pub http_tls: Option<u16>,
     /// The lowest version of the peer protocol that it supports.
     pub protocol_lowest: u8,
     /// The highest version of the peer protocol that it supports.
@@ -123,6 +129,7 @@ impl Facts {
         }
         let ordered = self.protocol_lowest <= self.protocol_highest;
         let ports = [self.resp, self.resp_replica, self.native, self.http];
+        let ports = [&ports[..], &[self.resp_tls, self.http_tls]].concat();
         match (ordered, ports.contains(&Some(0))) {
             (true, false) => Ok(()),
             (false, _) => Err(DecodeError::Field { what: "protocol versions" }),
@@ -164,7 +171,10 @@ impl Facts {
         let has_port = if replica_port.is_some() { HAS_REPLICA_PORT } else { 0 };
         let reads = self.load.follower_reads;
         let has_reads = rated > 0 && reads > 0;
-        let flags = slow | rated | has_port | if has_reads { HAS_FOLLOWER_READS } else { 0 };
+        let has_tls = rated > 0 && (self.resp_tls.is_some() || self.http_tls.is_some());
+        let mut flags = slow | rated | has_port;
+        flags |= if has_reads { HAS_FOLLOWER_READS } else { 0 };
+        flags |= if has_tls { HAS_TLS_PORTS } else { 0 };
         put_varint(u64::from(self.load.leaders & !FLAGS | flags), out);
         put_varint(self.load.data_bytes, out);
         if let Some(requests) = self.load.requests {
@@ -175,6 +185,11 @@ impl Facts {
         }
         if has_reads {
             put_varint(u64::from(reads), out);
+        }
+        if has_tls {
+            for port in [self.resp_tls, self.http_tls] {
+                put_varint(u64::from(port.unwrap_or(0)), out);
+            }
         }
         let offset = self.clock_offset_ms;
         put_varint(((offset << 1) ^ (offset >> 63)) as u64, out);
@@ -192,7 +207,7 @@ impl Facts {
         let supported = VersionRange::new(lowest, highest);
         let supported = supported.ok_or(DecodeError::Field { what: "cluster versions" })?;
         let joined_at = reader.varint()?;
-        let (load, resp_replica) = load(reader)?;
+        let (load, ports) = load(reader)?;
         let facts = Self {
             name,
             peer,
@@ -200,9 +215,11 @@ impl Facts {
             domain,
             software,
             resp,
-            resp_replica,
+            resp_replica: ports.resp_replica,
             native,
             http,
+            resp_tls: ports.resp_tls,
+            http_tls: ports.http_tls,
             protocol_lowest,
             protocol_highest,
             supported,
@@ -218,8 +235,15 @@ impl Facts {
     }
 }
 
-/// The load, and the port that may follow it.
-fn load(reader: &mut Reader<'_>) -> Result<(Load, Option<u16>), DecodeError> {
+/// Ports that may follow the load.
+struct MorePorts {
+    resp_replica: Option<u16>,
+    resp_tls: Option<u16>,
+    http_tls: Option<u16>,
+}
+
+/// The load, and the ports that may follow it.
+fn load(reader: &mut Reader<'_>) -> Result<(Load, MorePorts), DecodeError> {
     let shards = reader.varint_max(u32::MAX.into(), "shards")? as u32;
     let leaders = reader.varint_max(u32::MAX.into(), "leaders")? as u32;
     let data_bytes = reader.varint()?;
@@ -228,7 +252,7 @@ fn load(reader: &mut Reader<'_>) -> Result<(Load, Option<u16>), DecodeError> {
         0 => None,
         _ => Some(rate(reader)? as u32),
     };
-    let replica_port = match (leaders & HAS_REPLICA_PORT, requests) {
+    let resp_replica = match (leaders & HAS_REPLICA_PORT, requests) {
         (0, _) => None,
         (_, Some(_)) => port(reader)?,
         (_, None) => return Err(DecodeError::Field { what: "flags of a load" }),
@@ -238,8 +262,14 @@ fn load(reader: &mut Reader<'_>) -> Result<(Load, Option<u16>), DecodeError> {
         (_, Some(_)) => rate(reader)? as u32,
         (_, None) => return Err(DecodeError::Field { what: "flags of a load" }),
     };
+    let (resp_tls, http_tls) = match (leaders & HAS_TLS_PORTS, requests) {
+        (0, _) => (None, None),
+        (_, Some(_)) => (port(reader)?, port(reader)?),
+        (_, None) => return Err(DecodeError::Field { what: "flags of a load" }),
+    };
     let (is_slow, leaders) = (leaders & SLOW != 0, leaders & !FLAGS);
-    Ok((Load { shards, leaders, data_bytes, requests, follower_reads, is_slow }, replica_port))
+    let load = Load { shards, leaders, data_bytes, requests, follower_reads, is_slow };
+    Ok((load, MorePorts { resp_replica, resp_tls, http_tls }))
 }
 
 fn text(reader: &mut Reader<'_>, what: &'static str) -> Result<String, DecodeError> {
@@ -360,6 +390,8 @@ mod tests {
             resp_replica: Some(u16::MAX),
             native: None,
             http: Some(1),
+            resp_tls: None,
+            http_tls: Some(u16::MAX),
             protocol_lowest: 1,
             protocol_highest: u8::MAX,
             supported: VersionRange::new(
@@ -370,7 +402,7 @@ mod tests {
             joined_at: u64::MAX,
             load: Load {
                 shards: u32::MAX,
-                leaders: HAS_FOLLOWER_READS - 1,
+                leaders: HAS_TLS_PORTS - 1,
                 data_bytes: u64::MAX,
                 requests: Some(u32::MAX),
                 follower_reads: u32::MAX,
@@ -394,7 +426,10 @@ mod tests {
         record.encode(&mut bytes);
         let read = Record::decode(&mut Reader::new(&bytes)).unwrap();
         let load = Load { follower_reads: 0, ..load };
-        assert_eq!(read.facts(), Some(&Facts { resp_replica: None, load, ..untold }));
+        assert_eq!(
+            read.facts(),
+            Some(&Facts { resp_replica: None, http_tls: None, load, ..untold })
+        );
 
         let long = Facts { name: "n".repeat(NAME_BYTES_MAX + 1), ..facts.clone() };
         assert_eq!(long.check(), Err(DecodeError::Field { what: "name of a node" }));

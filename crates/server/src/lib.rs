@@ -87,6 +87,7 @@ pub mod directory;
 pub mod event_loop;
 pub mod listeners;
 pub mod logging;
+pub mod password;
 pub mod peer;
 pub mod process;
 pub mod recover;

@@ -18,7 +18,8 @@ use crate::config::Config;
 use crate::event_loop::{Clients, EventLoop, Texts, WAKER};
 use crate::listeners::{Bound, ListenError, Listening, Protocol, TransportKind};
 use crate::logging::Banner;
-use crate::peer::Secret;
+use crate::password::{PasswordError, PasswordGate};
+use crate::peer::{Secret, draw};
 use crate::process::{self, disk_failed};
 use crate::runtime::events::RecordError;
 use crate::runtime::mailbox::Mailbox;
@@ -28,7 +29,7 @@ use crate::scripts::{ScriptThreads, Surroundings};
 use crate::service::{InquiryThread, NodeApi, NodeFacts, NotificationThread};
 use crate::signals;
 use crate::threads::Background;
-use crate::tls::{Tls, TlsError, TlsWatch};
+use crate::tls::{Certificates, PeerTls, Tls, TlsError, TlsWatch};
 
 /// How long others have to take over before a node stops.
 const HAND_OVER: Duration = Duration::from_millis(500);
@@ -52,6 +53,9 @@ pub enum StartError {
     /// Its certificate cannot be used.
     #[error("{0}. The node has not started, and its data is unchanged")]
     Tls(#[from] TlsError),
+    /// Its password cannot be had.
+    #[error("{0}. The node has not started, and its data is unchanged")]
+    Password(#[from] PasswordError),
     /// Its cluster's secret cannot be had.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -79,10 +83,17 @@ pub fn run(mut config: Config) -> Result<ExitReason, StartError> {
     process::end_on_panic();
     process::raise_descriptor_limit();
     process::forgo_huge_pages();
-    let tls = config.tls_files().map(Tls::load).transpose()?.map(Arc::new);
+    let certificates = Certificates {
+        clients: config.tls_files().map(Tls::load).transpose()?.map(Arc::new),
+        peers: config.peer_tls_files().map(PeerTls::load).transpose()?.map(Arc::new),
+    };
+    let gate = match config.password_file.clone() {
+        Some(file) => Some(Arc::new(PasswordGate::load(file, draw()?)?)),
+        None => None,
+    };
     let listening = Listening::bind(&mut config)?;
     let stop = Arc::new(Stop::default());
-    match Serving::start(Arc::new(config), tls, listening, &stop)? {
+    match Serving::start(Arc::new(config), certificates, gate, listening, &stop)? {
         Some(node) => {
             stop.wait();
             node.stop()
@@ -112,13 +123,17 @@ impl Serving {
     /// before it had a cluster.
     fn start(
         config: Arc<Config>,
-        tls: Option<Arc<Tls>>,
+        certificates: Certificates,
+        gate: Option<Arc<PasswordGate>>,
         mut listening: Listening,
         stop: &Arc<Stop>,
     ) -> Result<Option<Self>, StartError> {
         let addresses = listening.addresses();
         let (polls, mailboxes) = make_polls(config.threads_count())?;
-        let Some(entered) = enter(&config, &mut listening, stop)? else { return Ok(None) };
+        let peer_tls = certificates.peers.clone();
+        let Some(entered) = enter(&config, &mut listening, peer_tls, stop)? else {
+            return Ok(None);
+        };
         let EnteredCluster { held, cluster, signals } = entered;
         let opened = open::open(&config, held, mailboxes, cluster.clone())?;
         let OpenedNode { runtime, disk, found, manifest } = opened;
@@ -136,27 +151,35 @@ impl Serving {
         let background = Background::spawn(&runtime, cluster.as_ref(), disk, manifest, &config)?;
 
         let banner = banner(&config, &found, addresses);
-        let facts = NodeFacts::new(&banner, joined_at);
+        let facts = NodeFacts::new(&banner, joined_at, certificates.clone(), gate.clone());
         let api = Arc::new(NodeApi::new(runtime.clone(), config.clone(), facts));
         let inquiries = InquiryThread::spawn(api.clone())?;
         let notifications = NotificationThread::spawn(api.clone())?;
-        let options = config.http_options(runtime.clock.started_millis());
+        let passwords = gate.clone().map(|gate| gate as Arc<dyn http::Passwords>);
+        let options =
+            http::Options { passwords, ..config.http_options(runtime.clock.started_millis()) };
         let listener = listening.take(Protocol::Http, TransportKind::Plain);
         let serve = |listener| http::start(listener, api.clone(), options.clone());
         let http = listener.map(serve).transpose()?;
         let listener = listening.take(Protocol::Http, TransportKind::Tls);
         let serve = |listener| {
-            let identity = tls.clone().map(|tls| tls as Arc<dyn http::TlsIdentity>);
-            let options = http::Options { tls: identity, ..options.clone() };
+            let tls = certificates.clients.clone();
+            let identity = tls.map(|tls| tls as Arc<dyn http::TlsIdentity>);
+            let mut options = http::Options { tls: identity, ..options.clone() };
+            if config.tls_client_ca_file.is_some() {
+                // Who has shown a certificate needs no password.
+                options.passwords = None;
+            }
             http::start(listener, api.clone(), options)
         };
         let https = listener.map(serve).transpose()?;
-        let tls_watch = tls.clone().map(TlsWatch::spawn).transpose()?;
+        let tls_watch = TlsWatch::spawn(&certificates)?;
         let surroundings = Surroundings {
             config: config.clone(),
             clients: Arc::new(Clients::default()),
             texts: Arc::new(Texts::new(&runtime, &config)),
-            tls,
+            tls: certificates.clients,
+            gate,
         };
         let scripts = ScriptThreads::spawn(&runtime, &surroundings)?;
         let loops = spawn_loops(&runtime, &surroundings, polls, listening.take_for_loops())?;
@@ -256,6 +279,7 @@ struct EnteredCluster {
 fn enter(
     config: &Config,
     listening: &mut Listening,
+    tls: Option<Arc<PeerTls>>,
     stop: &Arc<Stop>,
 ) -> Result<Option<EnteredCluster>, StartError> {
     let listener = listening.take(Protocol::Peer, TransportKind::Plain);
@@ -264,7 +288,11 @@ fn enter(
             let is_of_a_cluster = config.dir.join(MANIFEST_NAME).exists();
             Some((listener, secret::read(file, is_of_a_cluster)?))
         }
-        (Some(_), None) => unreachable!("refused with the configuration"),
+        // Certificates prove who is a node.
+        (Some(listener), None) => {
+            assert!(tls.is_some(), "refused with the configuration");
+            Some((listener, Secret::default()))
+        }
         (None, _) => None,
     };
     let mut held = open::hold(config)?;
@@ -274,7 +302,9 @@ fn enter(
         if waits {
             signals = Some(stop.listen()?);
         }
-        cluster = enter_cluster(config, secret, &mut held, listener, stop)?;
+        let mut options = cluster::Options::new(config, listener.local_addr()?, secret);
+        options.tls = tls;
+        cluster = enter_cluster(config, options, &mut held, listener, stop)?;
         if cluster.is_none() {
             return Ok(None);
         }
@@ -287,12 +317,11 @@ fn enter(
 /// node was asked to stop while it waited for others.
 fn enter_cluster(
     config: &Config,
-    secret: Secret,
+    mut options: cluster::Options,
     held: &mut LockedDirectory,
     listener: TcpListener,
     stop: &Arc<Stop>,
 ) -> Result<Option<Arc<MembershipDriver>>, StartError> {
-    let mut options = cluster::Options::new(config, listener.local_addr()?, secret);
     options.addresses = held.addresses();
     let on_fatal = {
         let stop = stop.clone();
@@ -392,7 +421,7 @@ fn banner(
     }
     if config.insecure {
         warnings
-            .push("insecure: anyone who reaches the listeners may read and write all data".into());
+            .push("insecure: listeners may be reached by strangers, or are not encrypted".into());
     }
     Banner {
         name: config.name.clone(),

@@ -1,5 +1,5 @@
 // go-redis as applications use it: goredis HOST PORT use|verify, goredis cluster HOST:PORT,… SECONDS,
-// goredis replicas HOST:PORT,…, goredis past HOST:PORT,…
+// goredis replicas HOST:PORT,…, goredis past HOST:PORT,…, goredis tls HOST:PORT,… CA OTHER_CA
 package main
 
 import (
@@ -234,6 +234,13 @@ func main() {
 	}
 	if os.Args[1] == "replicas" {
 		replicasMain(strings.Split(os.Args[2], ","))
+		if failed {
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Args[1] == "tls" {
+		tlsMain(strings.Split(os.Args[2], ","), os.Args[3], os.Args[4])
 		if failed {
 			os.Exit(1)
 		}

@@ -19,9 +19,9 @@ use super::origin::foreign_origin;
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
 use super::{
-    cluster, cluster_version, console, dev, events, extension, feed, history, keys, keyspaces, kv,
-    linger, locks, nodes, openapi, preconditions, prove, routes, snapshots, topic_stream, topics,
-    txn, volumes,
+    auth, cluster, cluster_version, console, dev, events, extension, feed, history, keys,
+    keyspaces, kv, linger, locks, nodes, openapi, preconditions, prove, routes, snapshots,
+    topic_stream, topics, txn, volumes,
 };
 use crate::{Status, Surface};
 
@@ -122,6 +122,7 @@ async fn with_common_checks(
 ) -> Response {
     let refused = bad_host(&request)
         .or_else(|| foreign_host(&context, request.uri(), request.headers()))
+        .or_else(|| auth::stranger(&context, &request))
         .or_else(|| foreign_origin(&request, &[EVENTS, FEED, stream_of(&request)]))
         .or_else(|| unjudged(&request));
     let (request, body) = linger::watched(request);

@@ -102,6 +102,7 @@
 //! It does not know how commands run ([`crate::NodeService`]). Caveat: a request line holds at most
 //! 65 534 bytes, so keys near 64 KiB, or with many bytes to encode, do not fit in one.
 
+mod auth;
 mod body;
 mod cluster;
 mod cluster_version;
@@ -143,6 +144,7 @@ use std::time::Duration;
 
 use overlay::LookupChoice;
 
+pub use auth::{PasswordVerdict, Passwords};
 pub use server::{Server, start, start_with};
 pub use socket::TlsIdentity;
 
@@ -180,6 +182,8 @@ pub struct Options {
     pub dev_control: Option<PathBuf>,
     /// The certificate, if the listener is for TLS.
     pub tls: Option<Arc<dyn TlsIdentity>>,
+    /// Judges passwords, if clients must give one.
+    pub passwords: Option<Arc<dyn Passwords>>,
     /// Names this process in request ids: drawn when it started (SAFETY G10).
     pub incarnation: u64,
 }
@@ -200,6 +204,7 @@ impl Options {
             stall_timeout: Duration::from_secs(30),
             dev_control: None,
             tls: None,
+            passwords: None,
             incarnation,
         }
     }

@@ -10,7 +10,7 @@
 pub mod kinds;
 mod table;
 
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -149,6 +149,11 @@ impl IntoResponse for Problem {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE_OF_PROBLEMS));
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            // A browser asks its user.
+            let how = HeaderValue::from_static("Basic realm=\"carillon\", charset=\"UTF-8\"");
+            headers.insert(WWW_AUTHENTICATE, how);
         }
         response
     }

@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use super::Options;
+use super::auth::ClientAddress;
 use super::context::{Context, Shared};
 use super::events::CutOff;
 use super::extension::Extension;
@@ -183,12 +184,13 @@ async fn connection(
             return;
         }
     };
+    let address = stream.tcp().peer_addr().ok().map(|address| ClientAddress(address.ip()));
     context.connections.fetch_add(1, Ordering::Relaxed);
     let mut has_stalled = false;
     let stalling =
         StallTimeoutStream::new(&mut stream, &mut has_stalled, context.options.stall_timeout);
     let cut_off = CutOff::default();
-    let ended = requests(stalling, router, &context, &mut stopping, &cut_off);
+    let ended = requests(stalling, router, &context, &mut stopping, &cut_off, address);
     let ended = tokio::select! {
         biased;
         ended = ended => ended,
@@ -219,12 +221,16 @@ async fn requests(
     context: &Shared,
     stopping: &mut Stopping,
     cut_off: &CutOff,
+    address: Option<ClientAddress>,
 ) -> hyper::Result<()> {
     let replies = Arc::new(Replies::default());
     let stream = RefusalRewriter::new(stream, context.clone(), replies.clone());
     let handlers = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(cut_off.clone());
+        if let Some(address) = address {
+            request.extensions_mut().insert(address);
+        }
         let (open, reply) = (replies.begin(), handlers.call(request));
         async move { reply.await.map(|reply| reply.map(|body| ReplyBody::new(body, open))) }
     });

@@ -349,6 +349,8 @@ impl NodeService for Fake {
                 resp_replica: (id == 2).then(|| format!("10.0.0.{id}:6479")),
                 native: None,
                 http: Some(format!("10.0.0.{id}:7480")),
+                resp_tls: None,
+                http_tls: None,
             },
             domain: "rack".into(),
             version: "carillon 0.1.0".into(),

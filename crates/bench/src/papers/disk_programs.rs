@@ -1,6 +1,7 @@
 //! The two programs of document 003: search by Boyer and Moore, and quicksort in place.
 //!
-//! Both work on a [`Device`]. The search reads it from start to end. Quicksort looks at records from
+//! Both work on a [`Device`]. The search reads it from start to end. Quicksort looks at records
+//! from
 //! both ends of a part, through [`BLOCKS_HELD`] blocks in memory, and writes what it has swapped.
 
 use std::cmp::Ordering;
@@ -55,7 +56,8 @@ impl Search {
     }
 }
 
-/// At k: how far to move if the letters from k on fit, and the one before does not; at 0: if all do.
+/// At k: how far to move if the letters from k on fit, and the one before does not; at 0: if all
+/// do.
 fn suffixes(pattern: &[u8]) -> Vec<usize> {
     let len = pattern.len();
     let (mut shifts, mut borders) = (vec![0; len + 1], vec![0; len + 1]);
@@ -73,9 +75,9 @@ fn suffixes(pattern: &[u8]) -> Vec<usize> {
         borders[at] = border;
     }
     let mut border = borders[0];
-    for at in 0..=len {
-        if shifts[at] == 0 {
-            shifts[at] = border;
+    for (at, shift) in shifts.iter_mut().enumerate() {
+        if *shift == 0 {
+            *shift = border;
         }
         if at == border {
             border = borders[border];

@@ -335,7 +335,8 @@ fn page(all: &[Found], repetitions: usize) -> Page {
         Page::new("003", "003: search and sorting on a distributed disk, measured again");
     page.say(
         "The document: a paper on SDDSfL, a block device of Linux whose 4 KiB blocks lie in the \
-         memory of up to four computers (LH* with open addressing, gigabit Ethernet, one block at a \
+         memory of up to four computers (LH* with open addressing, gigabit Ethernet, one block at \
+         a \
          time through a module of the kernel), beside disks of 2008. It gives its times in figures \
          only. Here: volumes over NBD, which keep what they answered on disk; all nodes on one \
          machine.",
@@ -345,8 +346,10 @@ fn page(all: &[Found], repetitions: usize) -> Page {
     page.head("Search by Boyer and Moore (figures 1 to 4)");
     page.say(&format!(
         "Seconds to read a file of random letters from start to end and find a pattern, which \
-         stands at the end of the largest file: the median of {repetitions}. Programs read {} KiB at a time and {} \
-         pieces ahead, as the kernel would; the kernel does so for files. Before each search of the \
+         stands at the end of the largest file: the median of {repetitions}. Programs read {} KiB \
+         at a time and {} \
+         pieces ahead, as the kernel would; the kernel does so for files. Before each search of \
+         the \
          file on disk the kernel forgets it.",
         PIECE_BYTES >> 10,
         PIECES_AHEAD
@@ -373,7 +376,8 @@ fn page(all: &[Found], repetitions: usize) -> Page {
     page.head("Quicksort (figures 5 to 7)");
     page.say(&format!(
         "Seconds to sort random records in place. The program holds {BLOCKS_HELD} blocks of 4 KiB, \
-         and asks for another when it needs it; up to 32 writes are under way. The kernel holds all \
+         and asks for another when it needs it; up to 32 writes are under way. The kernel holds \
+         all \
          of a file, too. Schedulers of disks, which the document compares, have no part in it."
     ));
     for (chart, record) in [("fig5", 0), ("fig6", 1)] {
@@ -436,7 +440,8 @@ fn verdicts(all: &[Found]) -> Vec<Verdict> {
             Some(ratio(3) < ratio(0)),
         ),
         Verdict::new(
-            "with patterns of 512 it is at least among the fastest: only SCSI is faster (figures 3, \
+            "with patterns of 512 it is at least among the fastest: only SCSI is faster (figures \
+            3, \
              4)",
             format!(
                 "{} × the time of the cold file, whose disk reads {} MiB/s",

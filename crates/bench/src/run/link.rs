@@ -10,6 +10,7 @@ use harness::net::end_with_thread;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 
+use super::tls::Tls;
 use crate::driver::{Codec, Reply, Request};
 
 /// Bytes that are read at once.
@@ -18,6 +19,7 @@ pub const READ_BYTES: usize = 64 << 10;
 /// What carries the bytes.
 enum Socket {
     Tcp(TcpStream),
+    Tls(TcpStream, Box<Tls>),
     /// Ends with its link.
     Process(UnixStream, Child),
 }
@@ -52,9 +54,17 @@ impl Link {
     ///
     /// # Errors
     /// The system refuses at once.
-    pub fn connect(address: SocketAddr, codec: Box<dyn Codec>) -> Result<Self, Broken> {
+    pub fn connect(
+        address: SocketAddr,
+        is_tls: bool,
+        codec: Box<dyn Codec>,
+    ) -> Result<Self, Broken> {
         let socket = TcpStream::connect(address)?;
-        Ok(Self::new(Socket::Tcp(socket), codec))
+        let socket = match is_tls {
+            true => Socket::Tls(socket, Box::new(Tls::new(address.ip())?)),
+            false => Socket::Tcp(socket),
+        };
+        Ok(Self::new(socket, codec))
     }
 
     /// Starts a program that speaks on its standard input and output.
@@ -88,7 +98,9 @@ impl Link {
     pub fn register(&mut self, registry: &Registry, token: Token) -> Result<(), Broken> {
         let both = Interest::READABLE | Interest::WRITABLE;
         match &mut self.socket {
-            Socket::Tcp(socket) => registry.register(socket, token, both)?,
+            Socket::Tcp(socket) | Socket::Tls(socket, _) => {
+                registry.register(socket, token, both)?;
+            }
             Socket::Process(socket, _) => registry.register(socket, token, both)?,
         }
         Ok(())
@@ -105,7 +117,7 @@ impl Link {
     /// It is broken.
     pub fn on_writable(&mut self) -> Result<(), Broken> {
         if !self.is_connected {
-            if let Socket::Tcp(socket) = &self.socket {
+            if let Socket::Tcp(socket) | Socket::Tls(socket, _) = &self.socket {
                 if let Some(error) = socket.take_error()? {
                     return Err(error.into());
                 }
@@ -143,9 +155,15 @@ impl Link {
     /// # Errors
     /// It is broken.
     pub fn flush(&mut self) -> Result<(), Broken> {
+        if let Socket::Tls(socket, tls) = &mut self.socket
+            && self.is_connected
+        {
+            tls.send(socket)?;
+        }
         while self.is_connected && !self.out.is_empty() {
             let written = match &mut self.socket {
                 Socket::Tcp(socket) => socket.write(&self.out),
+                Socket::Tls(socket, tls) => tls.write(socket, &self.out),
                 Socket::Process(socket, _) => socket.write(&self.out),
             };
             match written {
@@ -170,6 +188,7 @@ impl Link {
             }
             let read = match &mut self.socket {
                 Socket::Tcp(socket) => socket.read(buffer),
+                Socket::Tls(socket, tls) => tls.read(socket, buffer),
                 Socket::Process(socket, _) => socket.read(buffer),
             };
             return match read {

@@ -18,6 +18,7 @@ mod session;
 mod slots;
 mod targets;
 mod timer;
+mod tls;
 mod worker;
 
 use std::path::PathBuf;

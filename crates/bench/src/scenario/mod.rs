@@ -102,6 +102,8 @@ pub struct Scenario {
 pub struct Target {
     /// How they are spoken.
     pub driver: Driver,
+    /// Whether they are sent by TLS; the target's certificate is not looked at.
+    pub is_tls: bool,
     /// Where they are sent; of started commands, with placeholders.
     pub addresses: Vec<String>,
     /// What is started first, one process each.

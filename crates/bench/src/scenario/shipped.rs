@@ -10,7 +10,7 @@ macro_rules! scenarios {
 }
 
 /// Name and text of each, in the order in which they are listed.
-pub const ALL: [(&str, &str); 43] = scenarios![
+pub const ALL: [(&str, &str); 45] = scenarios![
     "instrument-memory",
     "instrument-null",
     "instrument-depth",
@@ -35,6 +35,8 @@ pub const ALL: [(&str, &str); 43] = scenarios![
     "ycsb",
     "thesis-half",
     "one-node",
+    "tls-off",
+    "tls-on",
     "data-size",
     "idle",
     "cluster",

@@ -103,8 +103,13 @@ pub fn target(section: &Section<'_, '_>, nodes: Vec<NodeSpec>) -> Read<Target> {
     }
     let millis = Duration::from_millis;
     let times = millis(1)..=millis(600_000);
+    let is_tls = section.flag("tls")?.unwrap_or(false);
+    if is_tls && (is_inside || !matches!(driver, Driver::Resp { .. } | Driver::Http { .. })) {
+        return Err(section.error_at("tls", "only the drivers `resp` and `http` speak TLS"));
+    }
     Ok(Target {
         driver,
+        is_tls,
         addresses,
         nodes,
         ready: section.texts("ready")?.unwrap_or_default(),

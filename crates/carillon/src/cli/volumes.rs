@@ -89,8 +89,8 @@ Example:
     /// Make a volume that begins with the blocks of another one, and shares them until it is
     /// written.
     #[command(after_help = "\
-What the source held at that time stays until the clone is flattened or deleted: one old version of \
-each block that is overwritten there. The source cannot be deleted before.
+What the source held at that time stays until the clone is flattened or deleted: one old version
+of each block that is overwritten there. The source cannot be deleted before.
 
 Examples:
   carillon volume clone disk trial
@@ -113,8 +113,9 @@ Examples:
     },
     /// Copy what a clone shares with its source; then it needs the source no more.
     #[command(after_help = "\
-It is used as ever meanwhile. Stopped, it begins anew, and copies nothing twice. Afterwards the clone \
-can be read from now on only; so snapshots and clones of it must be released and flattened before.")]
+It is used as ever meanwhile. Stopped, it begins anew, and copies nothing twice. Afterwards the
+clone can be read from now on only; so snapshots and clones of it must be released and flattened
+before.")]
     Flatten {
         /// Its name.
         name: String,

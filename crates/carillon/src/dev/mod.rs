@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use api::dev::{DevAction, DevRefusalKind};
 use clap::Args;
-use client::http::Client;
+use client::http::{Client, ClientError, Request};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -80,6 +80,7 @@ Examples:
   carillon dev --nodes 5 --dir /tmp/five
   carillon dev --base-port 16379              if the default ports are in use
   carillon dev --resp-mode cluster            for cluster clients of Redis
+  carillon dev --tls                          TLS beside the plain listeners, and between nodes
   carillon dev -- --durability interval       a setting for every node
   carillon dev --verbose                      the nodes' logs in the terminal as well
   carillon dev --print                        the command lines, to start nodes one by one
@@ -112,6 +113,9 @@ pub struct DevArgs {
     #[arg(long, value_name = "MODE")]
     #[arg(value_parser = ["any", "cluster"])]
     resp_mode: Option<String>,
+    /// Speak TLS: with clients on listeners of its own, and between nodes. Makes DIR/certs.
+    #[arg(long)]
+    tls: bool,
     /// Print the command line of each node, and start none.
     #[arg(long)]
     print: bool,
@@ -147,6 +151,9 @@ enum DevError {
     /// A port cannot be had. Nothing was started.
     #[error("{node} cannot listen for {protocol}: {}", preflight::port_remedy(.source, .address))]
     Port { node: String, protocol: &'static str, address: SocketAddr, source: io::Error },
+    /// Certificates cannot be made. Nothing was started.
+    #[error("no certificates could be made: {why}")]
+    Certs { why: String },
     /// The program does not find itself. Nothing was started.
     #[error("cannot find this program's file: {source}")]
     Program { source: io::Error },
@@ -192,15 +199,16 @@ fn try_dev(args: &DevArgs) -> Result<Exit, DevError> {
         flags: args.every_flag(),
         memory_is_set: std::env::var_os("CARILLON_MEMORY_MAX").is_some(),
         used,
+        tls: args.tls,
     };
     let (nodes, program) = (plan::nodes(&wish), preflight::program()?);
     if args.print {
-        preflight::prepare(&wish.dir)?;
+        preflight::prepare(&wish.dir, wish.tls)?;
         let lines = nodes.iter().map(|node| node.command_line(&program) + "\n");
         return Ok(output::raw(lines.collect::<String>().as_bytes()));
     }
     preflight::ports_are_free(&nodes)?;
-    preflight::prepare(&wish.dir)?;
+    preflight::prepare(&wish.dir, wish.tls)?;
     Cluster::start(wish, program, nodes, args.verbose)?.run()
 }
 
@@ -393,6 +401,9 @@ impl Cluster {
             let mut row = vec![node.name(), node.resp.to_string()];
             row.extend(node.resp_replica.map(|at| at.to_string()));
             row.extend([node.http, node.native, node.peer].map(|at| at.to_string()));
+            row.extend(
+                node.tls.iter().flat_map(|tls| [tls.resp, tls.http].map(|at| at.to_string())),
+            );
             row.extend([child.pid().to_string(), node.dir.display().to_string()]);
             row
         });
@@ -400,6 +411,10 @@ impl Cluster {
         let mut headings = vec!["NODE", "REDIS", "HTTP", "NATIVE", "PEERS", "PROCESS", "DIRECTORY"];
         if all.iter().any(|member| member.node.resp_replica.is_some()) {
             headings.insert(2, "ITS REPLICA");
+        }
+        if all.iter().any(|member| member.node.tls.is_some()) {
+            let at = headings.len() - 2;
+            headings.splice(at..at, ["REDIS TLS", "HTTPS"]);
         }
         // The words of this run, whose directory may be a relative one: the same start it again.
         let words: Vec<String> =
@@ -423,6 +438,14 @@ impl Cluster {
             (format!("carillon status --http {}", last.http), "a node's state, and health"),
             (format!("http://{}/", first.http), "the console, in a browser; at every node"),
         ];
+        if let Some(tls) = &first.tls {
+            let ca = plan::certs_dir(first.dir.parent().unwrap_or(&first.dir)).join("ca.pem");
+            let ca = plan::quoted(&ca.to_string_lossy());
+            let port = tls.resp.port();
+            steps.push((format!("redis-cli -p {port} --tls --cacert {ca}"), "by TLS"));
+            let status = format!("carillon status --http https://{} --tls-ca-file {ca}", tls.http);
+            steps.push((status, ""));
+        }
         if plan::replicas(all.len()) > 1 {
             let pid = all[0].child.pid();
             steps.push((format!("kill -9 {pid}"), "the other nodes serve"));
@@ -435,7 +458,14 @@ impl Cluster {
 
 fn is_ready(node: &NodePlan) -> bool {
     let client = Client::new(&node.http.to_string()).expect("an address is one");
-    let status = client.with_timeout(ANSWER_TIMEOUT).status();
-    // The name tells it from somebody else's node who took the port a moment ago.
-    status.is_ok_and(|status| status["ready"] == true && status["name"] == node.name().as_str())
+    let client = client.with_timeout(ANSWER_TIMEOUT);
+    match client.status() {
+        // The name tells it from somebody else's node who took the port a moment ago.
+        Ok(status) => status["ready"] == true && status["name"] == node.name().as_str(),
+        // It asks for a password, but says to everybody whether it serves.
+        Err(ClientError::Refused(problem)) if problem.kind == "no-password" => {
+            client.send(&Request::get("/health/ready")).is_ok_and(|reply| reply.status == 200)
+        }
+        Err(_) => false,
+    }
 }

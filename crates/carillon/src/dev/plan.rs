@@ -27,6 +27,8 @@ pub const BASE_PORT: u16 = 6379;
 pub const BASE_PORT_MAX: u16 = u16::MAX - (NBD - BASE_PORT) - (NODES_MAX as u16 - 1);
 
 const REPLICA: u16 = 6479;
+const RESP_TLS: u16 = 6579;
+const HTTP_TLS: u16 = 7580;
 const NATIVE: u16 = 7400;
 const HTTP: u16 = 7480;
 const PEER: u16 = 7600;
@@ -52,6 +54,8 @@ pub struct DevOptions {
     pub memory_is_set: bool,
     /// The nodes, counted from 1, that have data of an earlier run.
     pub used: Vec<usize>,
+    /// Whether they speak TLS: with clients on listeners of its own, and with each other.
+    pub tls: bool,
 }
 
 /// One node.
@@ -71,10 +75,21 @@ pub struct NodePlan {
     pub nbd: SocketAddr,
     /// Where HTTP and the command line connect.
     pub http: SocketAddr,
+    /// Where Redis clients and HTTP connect by TLS.
+    pub tls: Option<TlsListeners>,
     /// Where the other nodes connect.
     pub peer: SocketAddr,
     /// What follows the program's name.
     pub arguments: Vec<OsString>,
+}
+
+/// Listeners for TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct TlsListeners {
+    /// For Redis clients.
+    pub resp: SocketAddr,
+    /// For HTTP and the command line.
+    pub http: SocketAddr,
 }
 
 impl NodePlan {
@@ -93,7 +108,8 @@ impl NodePlan {
         let [resp, native] = [("resp", self.resp), ("native", self.native)];
         let [http, peer] = [("http", self.http), ("peer", self.peer)];
         let (nbd, replica) = (("nbd", self.nbd), self.resp_replica.map(|at| ("resp_replica", at)));
-        [resp, native, nbd, http, peer].into_iter().chain(replica)
+        let tls = self.tls.map(|tls| [("resp_tls", tls.resp), ("http_tls", tls.http)]);
+        [resp, native, nbd, http, peer].into_iter().chain(replica).chain(tls.into_iter().flatten())
     }
 
     /// How to start it by hand, for a shell.
@@ -112,6 +128,11 @@ pub fn name(number: usize) -> String {
 /// The file with what the nodes know each other by.
 pub fn secret_path(dir: &Path) -> PathBuf {
     dir.join("secret")
+}
+
+/// The directory of their certificates.
+pub fn certs_dir(dir: &Path) -> PathBuf {
+    dir.join("certs")
 }
 
 /// Replicas that so many nodes can hold: an odd number, at most three.
@@ -139,6 +160,9 @@ pub fn node(wish: &DevOptions, number: usize) -> NodePlan {
         native: at(NATIVE, number),
         nbd: at(NBD, number),
         http: at(HTTP, number),
+        tls: wish
+            .tls
+            .then(|| TlsListeners { resp: at(RESP_TLS, number), http: at(HTTP_TLS, number) }),
         peer: at(PEER, number),
         arguments: vec!["start".into(), "--dir".into()],
     };
@@ -151,6 +175,11 @@ pub fn node(wish: &DevOptions, number: usize) -> NodePlan {
     flag("resp", at(BASE_PORT, number).to_string());
     if has_replica_listeners(wish) {
         flag("resp-replica", at(REPLICA, number).to_string());
+    }
+    if wish.tls {
+        flag("resp-tls", at(RESP_TLS, number).to_string());
+        flag("http-tls", at(HTTP_TLS, number).to_string());
+        flag("nbd-tls", "on".into());
     }
     flag("native", at(NATIVE, number).to_string());
     flag("nbd", at(NBD, number).to_string());
@@ -178,6 +207,16 @@ fn cluster_flags(
         ("peer-secret-file", secret_path(&wish.dir).into()),
         ("replicas", replicas(wish.nodes).to_string().into()),
     ];
+    if wish.tls {
+        let file = |name: &str| OsString::from(certs_dir(&wish.dir).join(name));
+        flags.extend([
+            ("tls-cert-file", file("server.pem")),
+            ("tls-key-file", file("server.key")),
+            ("peer-tls-cert-file", file("peer.pem")),
+            ("peer-tls-key-file", file("peer.key")),
+            ("peer-tls-ca-file", file("ca.pem")),
+        ]);
+    }
     let founds = node.number == 1 && (wish.used.is_empty() || wish.used.contains(&1));
     if !founds && !others.is_empty() {
         flags.push(("join", others.join(",").into()));
@@ -220,6 +259,7 @@ mod tests {
             flags: Vec::new(),
             memory_is_set: false,
             used: Vec::new(),
+            tls: false,
         }
     }
 
@@ -247,13 +287,16 @@ mod tests {
         let own = ["--resp-mode=cluster", "--resp-replica=off"].map(OsString::from);
         let own = DevOptions { flags: own.into(), ..wish(2) };
         assert_eq!(ports(&nodes(&own)[1]), [6380, 7401, 10_810, 7481, 7601]);
+        let tls = DevOptions { tls: true, ..wish(2) };
+        assert_eq!(ports(&nodes(&tls)[1]), [6380, 7401, 10_810, 7481, 7601, 6580, 7581]);
+        assert!(line(&tls, 2).contains(" --peer-tls-ca-file d/certs/ca.pem "));
         for base_port in [1, BASE_PORT_MAX] {
             let flags = vec!["--resp-mode=cluster".into()];
-            let most = DevOptions { base_port, flags, ..wish(NODES_MAX) };
+            let most = DevOptions { base_port, flags, tls: true, ..wish(NODES_MAX) };
             let mut all: Vec<u16> = nodes(&most).iter().flat_map(ports).collect();
             all.sort_unstable();
             all.dedup();
-            assert_eq!(all.len(), 6 * NODES_MAX, "no two listeners at one port");
+            assert_eq!(all.len(), 8 * NODES_MAX, "no two listeners at one port");
         }
     }
 

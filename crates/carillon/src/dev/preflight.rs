@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use storage::manifest::MANIFEST_NAME;
 
 use super::DevError;
-use super::plan::{NODES_MAX, NodePlan, name, secret_path};
+use super::plan::{NODES_MAX, NodePlan, certs_dir, name, secret_path};
 
 /// Random bytes of a secret.
 const SECRET_BYTES: usize = 32;
@@ -19,14 +19,20 @@ pub fn used(dir: &Path) -> Vec<usize> {
     (1..=NODES_MAX).filter(|number| dir.join(name(*number)).join(MANIFEST_NAME).exists()).collect()
 }
 
-/// Creates the directory, and in it the nodes' secret, unless they exist.
+/// Creates the directory, and in it the nodes' secret, unless they exist; with `tls` also
+/// certificates.
 ///
 /// # Errors
 /// What the system says; the directory may have been made.
-pub fn prepare(dir: &Path) -> Result<(), DevError> {
+pub fn prepare(dir: &Path, tls: bool) -> Result<(), DevError> {
     let path = secret_path(dir);
     let made = fs::create_dir_all(dir).and_then(|()| write_secret(&path));
-    made.map_err(|source| DevError::Directory { path, source })
+    made.map_err(|source| DevError::Directory { path, source })?;
+    if tls {
+        // The authority stays, so that clients that trust it go on.
+        crate::certs::make_in(&certs_dir(dir)).map_err(|why| DevError::Certs { why })?;
+    }
+    Ok(())
 }
 
 fn write_secret(path: &Path) -> io::Result<()> {

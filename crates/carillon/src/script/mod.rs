@@ -102,7 +102,8 @@ pub fn script(args: &ScriptArgs) -> Exit {
         true => std::slice::from_ref(&args.node.http),
         false => &args.manager,
     };
-    let managers: Result<Vec<Client>, _> = addresses.iter().map(|one| Client::new(one)).collect();
+    let managers: Result<Vec<Client>, _> =
+        addresses.iter().map(|one| args.node.tls.client(one)).collect();
     let managers = match managers {
         Ok(managers) => managers,
         Err(error) => return failed(&args.node, &error),

@@ -49,6 +49,9 @@ pub enum ClientError {
         /// As given.
         address: String,
     },
+    /// A file of certificates is no good. Nothing was sent.
+    #[error("{0}. Nothing was sent")]
+    Tls(#[from] crate::TlsError),
     /// The key does not fit in a request line. Nothing was sent.
     #[error(
         "the key takes {bytes} bytes in a path, where at most {bytes_max} fit; the Redis and \
@@ -112,6 +115,7 @@ impl ClientError {
         match self {
             ClientError::Unknown { .. } => Outcome::Unknown,
             ClientError::BadAddress { .. }
+            | ClientError::Tls(_)
             | ClientError::PathTooLong { .. }
             | ClientError::CannotConnect { .. }
             | ClientError::BadRequest(_)

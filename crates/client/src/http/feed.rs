@@ -188,6 +188,14 @@ impl Feed {
     ) -> Result<Self, ClientError> {
         let client = |address: A| Client::new(address.as_ref());
         let clients = addresses.into_iter().map(client).collect::<Result<Vec<_>, _>>()?;
+        Self::of(clients, options)
+    }
+
+    /// The same over clients, which may speak TLS.
+    ///
+    /// # Errors
+    /// [`ClientError::BadAddress`] if there is none.
+    pub fn of(clients: Vec<Client>, options: FeedOptions) -> Result<Self, ClientError> {
         if clients.is_empty() {
             return Err(ClientError::BadAddress { address: String::new() });
         }
@@ -265,12 +273,12 @@ impl Feed {
         let known = self.clients[self.next].nodes();
         let Ok(known) = known else { return };
         for node in known["nodes"].as_array().into_iter().flatten() {
-            let Some(address) = node["addresses"]["http"].as_str() else { continue };
-            let is_known = self.clients.iter().any(|one| one.endpoint.address == address);
-            if !is_known
-                && self.clients.len() < NODES_MAX
-                && let Ok(client) = Client::new(address)
-            {
+            let Some(client) = self.clients[self.next].of_node(&node["addresses"]) else {
+                continue;
+            };
+            let address = &client.endpoint.address;
+            let is_known = self.clients.iter().any(|one| one.endpoint.address == *address);
+            if !is_known && self.clients.len() < NODES_MAX {
                 self.clients.push(client.with_timeout(SILENCE_MAX));
             }
         }
@@ -402,6 +410,7 @@ fn is_passing(error: &ClientError) -> bool {
             passing.contains(&&*problem.kind)
         }
         ClientError::BadAddress { .. }
+        | ClientError::Tls(_)
         | ClientError::PathTooLong { .. }
         | ClientError::BadRequest(_) => false,
     }

@@ -13,7 +13,8 @@
 //!    first byte of a write was sent, only the node's own answer can say so.
 //! 2. A reply takes at most [`REPLY_BYTES_MAX`] bytes of memory, whatever it announces.
 //!
-//! It does not retry, for it could not do so safely, and knows neither TLS nor proxies.
+//! It does not retry, for it could not do so safely, and knows no proxies. `https://` before the
+//! address has it speak TLS: [`Client::with_tls`].
 
 mod error;
 mod events;
@@ -29,6 +30,7 @@ mod wire;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::Tls;
 pub use error::{ClientError, Outcome, Problem};
 pub use events::EventStream;
 pub use feed::{Changed, Feed, FeedChange, FeedCommit, FeedEvent, FeedOptions, NO_NODE_TIMEOUT};
@@ -42,6 +44,7 @@ pub use types::{
 };
 use types::{KeyspaceList, encode};
 use wire::Endpoint;
+pub(crate) use wire::Password;
 pub use wire::{REPLY_BYTES_MAX, Reply, Request};
 
 /// Where a node listens by default.
@@ -58,13 +61,35 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the node at `address`, `HOST:PORT`. Nothing is sent yet.
+    /// A client of the node at `address`: `HOST:PORT`, or `https://HOST:PORT` for TLS. Nothing is
+    /// sent yet.
     ///
     /// # Errors
     /// [`ClientError::BadAddress`] if it is not of that form.
     pub fn new(address: &str) -> Result<Self, ClientError> {
         let endpoint = Endpoint::new(address, DEFAULT_TIMEOUT)?;
         Ok(Self { endpoint, lookup: None, route: Arc::default() })
+    }
+
+    /// Speaks TLS, and trusts and shows what `tls` says. Without this a client of `https://…`
+    /// trusts those that the system trusts.
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        (self.endpoint.is_tls, self.endpoint.tls) = (true, Some(tls));
+        self
+    }
+
+    /// Gives the node's password with every request.
+    pub fn with_password(mut self, password: &str) -> Self {
+        self.endpoint.password = Some(wire::Password(password.into()));
+        self
+    }
+
+    /// A client of another node, which is reached as this one is: `addresses` as `/v1/nodes` lists
+    /// them. None if it has no such listener.
+    pub fn of_node(&self, addresses: &serde_json::Value) -> Option<Self> {
+        let name = if self.endpoint.is_tls { "http_tls" } else { "http" };
+        let endpoint = self.endpoint.another(addresses[name].as_str()?).ok()?;
+        Some(Self { endpoint, lookup: self.lookup.clone(), route: Arc::default() })
     }
 
     /// Waits at most so long for a connection, and for each piece of a reply.

@@ -2,9 +2,13 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::{ClientConnection, StreamOwned};
+
 use super::error::ClientError;
+use crate::{Tls, TlsFiles};
 
 /// No reply may be longer: the longest value a node can be configured for, and some.
 pub const REPLY_BYTES_MAX: u64 = 600 << 20;
@@ -22,6 +26,53 @@ pub struct Endpoint {
     pub address: String,
     /// For a connection, and for each read and write.
     pub timeout: Duration,
+    /// Whether it is reached by TLS.
+    pub is_tls: bool,
+    /// Whom it trusts then; without it, those that the system trusts.
+    pub tls: Option<Tls>,
+    /// The password that it gives.
+    pub password: Option<Password>,
+}
+
+/// A password, which no text shows.
+#[derive(Clone)]
+pub struct Password(pub Arc<str>);
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a password")
+    }
+}
+
+/// The way to a node.
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
 }
 
 /// What is asked. `Request { body, ..Request::write("PUT", path) }`: what is not named is left out.
@@ -81,15 +132,24 @@ impl Reply {
 }
 
 impl Endpoint {
-    /// At `HOST:PORT`.
+    /// At `HOST:PORT`, `http://HOST:PORT`, or `https://HOST:PORT`.
     pub fn new(address: &str, timeout: Duration) -> Result<Self, ClientError> {
+        let (scheme, given) = (address.split_once("://"), address);
+        let (is_tls, address) = match scheme {
+            None => (false, address),
+            Some(("http", rest)) => (false, rest.trim_end_matches('/')),
+            Some(("https", rest)) => (true, rest.trim_end_matches('/')),
+            Some(_) => return Err(ClientError::BadAddress { address: given.to_owned() }),
+        };
         let parts = address.rsplit_once(':').filter(|(host, port)| {
             let host_fits = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic());
             host_fits && !host.contains('/') && port.parse::<u16>().is_ok()
         });
         match parts {
-            Some(_) => Ok(Self { address: address.to_owned(), timeout }),
-            None => Err(ClientError::BadAddress { address: address.to_owned() }),
+            Some(_) => {
+                Ok(Self { address: address.to_owned(), timeout, is_tls, tls: None, password: None })
+            }
+            None => Err(ClientError::BadAddress { address: given.to_owned() }),
         }
     }
 
@@ -99,11 +159,23 @@ impl Endpoint {
         if reply.status != 307 {
             return Ok(reply);
         }
-        let target = reply.header("location").and_then(|target| target.strip_prefix("http://"));
+        let scheme = if self.is_tls { "https://" } else { "http://" };
+        let target = reply.header("location").and_then(|target| target.strip_prefix(scheme));
         let Some((address, _)) = target.and_then(|target| target.split_once('/')) else {
             return Ok(reply);
         };
-        Self::new(address, self.timeout)?.ask_once(request)
+        self.another(address)?.ask_once(request)
+    }
+
+    /// Another node, reached as this one is.
+    pub(super) fn another(&self, address: &str) -> Result<Self, ClientError> {
+        let new = Self::new(address, self.timeout)?;
+        Ok(Self {
+            is_tls: self.is_tls || new.is_tls,
+            tls: self.tls.clone(),
+            password: self.password.clone(),
+            ..new
+        })
     }
 
     fn ask_once(&self, request: &Request<'_>) -> Result<Reply, ClientError> {
@@ -118,7 +190,7 @@ impl Endpoint {
         let mut stream = self.connect()?;
         let sent = self.send(&mut stream, request);
         // A node may refuse a body before all of it was sent; its answer says more than the error.
-        match (read_reply(&stream, request.method), sent) {
+        match (read_reply(&mut stream, request.method), sent) {
             (Ok(reply), _) => Ok(reply),
             (Err(_), Err(error)) => {
                 Err(failed(format!("sending broke off ({})", self.io_error_text(&error))))
@@ -167,7 +239,7 @@ impl Endpoint {
         ClientError::Broken { address: self.address.clone(), why }
     }
 
-    fn connect(&self) -> Result<TcpStream, ClientError> {
+    fn connect(&self) -> Result<Stream, ClientError> {
         let failed = |source| ClientError::CannotConnect { address: self.address.clone(), source };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in self.address.to_socket_addrs().map_err(failed)? {
@@ -175,7 +247,7 @@ impl Endpoint {
                 Ok(stream) => {
                     stream.set_read_timeout(Some(self.timeout)).map_err(failed)?;
                     stream.set_write_timeout(Some(self.timeout)).map_err(failed)?;
-                    return Ok(stream);
+                    return self.secured(stream).map_err(failed);
                 }
                 Err(error) => last = error,
             }
@@ -183,18 +255,42 @@ impl Endpoint {
         Err(failed(last))
     }
 
-    fn send(&self, stream: &mut TcpStream, request: &Request<'_>) -> io::Result<()> {
+    /// Does the handshake of TLS, if it is wanted: nothing of a request is sent before.
+    fn secured(&self, mut socket: TcpStream) -> io::Result<Stream> {
+        if !self.is_tls {
+            return Ok(Stream::Plain(socket));
+        }
+        let tls = match &self.tls {
+            Some(tls) => tls.clone(),
+            None => Tls::load(&TlsFiles::default()).map_err(io::Error::other)?,
+        };
+        let mut connection = tls.connection(&self.address)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut socket)?;
+        }
+        Ok(Stream::Tls(Box::new(StreamOwned::new(connection, socket))))
+    }
+
+    fn send(&self, stream: &mut Stream, request: &Request<'_>) -> io::Result<()> {
         let Request { method, path, body, json, headers, .. } = request;
         let kind = if *json { "application/json" } else { "application/octet-stream" };
         let (address, length) = (&self.address, body.len());
         let more: String =
             headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let more = match &self.password {
+            Some(Password(text)) => {
+                let both = keyspace::base64::encode(format!("default:{text}").as_bytes());
+                format!("{more}Authorization: Basic {both}\r\n")
+            }
+            None => more,
+        };
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
              Content-Type: {kind}\r\nContent-Length: {length}\r\n{more}\r\n"
         );
         stream.write_all(head.as_bytes())?;
-        stream.write_all(body)
+        stream.write_all(body)?;
+        stream.flush()
     }
 }
 
@@ -236,7 +332,7 @@ fn read_head(mut reader: &mut impl BufRead) -> io::Result<Reply> {
 
 /// A body in chunks, read line by line as it comes.
 pub(super) struct ChunkReader {
-    reader: BufReader<TcpStream>,
+    reader: BufReader<Stream>,
     /// What has come.
     text: Vec<u8>,
     /// So much of it is read.
@@ -383,12 +479,21 @@ mod tests {
     #[test]
     fn addresses_name_host_and_port() {
         let new = |address| Endpoint::new(address, Duration::from_secs(1));
-        for good in ["127.0.0.1:7480", "localhost:1", "[::1]:7480", "db.example:65535"] {
+        for good in ["127.0.0.1:7480", "localhost:1", "[::1]:7480", "https://db.example:65535"] {
             assert!(new(good).is_ok(), "{good}");
         }
-        for bad in
-            ["", "localhost", ":7480", "a:", "a:b", "a:65536", "http://a:1", "a b:1", "a\r\n:1"]
-        {
+        for bad in [
+            "",
+            "localhost",
+            ":7480",
+            "a:",
+            "a:b",
+            "a:65536",
+            "ftp://a:1",
+            "http://",
+            "a b:1",
+            "a\r\n:1",
+        ] {
             assert!(new(bad).is_err(), "{bad}");
         }
     }

@@ -229,7 +229,7 @@ impl Cluster {
 
     async fn ask(&self, address: &str) -> Result<Reply, DialError> {
         let limit = self.options.connect_timeout;
-        let mut node = dial::dial(address, &self.options.keyspace, Purpose::Direct, limit).await?;
+        let mut node = dial::dial(address, &self.options, Purpose::Direct, limit).await?;
         node.ask(&[b"CLUSTER", b"SHARDS"], limit).await
     }
 

@@ -5,12 +5,13 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::options::Options;
 use super::reply::{Decoder, Reply};
 use super::request::Request;
+use super::stream::Stream;
+use crate::http::Password;
 
 /// What the first answers of a node may take.
 const GREETING_BYTES_MAX: usize = 4 << 20;
@@ -37,7 +38,7 @@ pub(crate) enum Purpose {
 
 /// A connection that has been greeted.
 pub(crate) struct OpenedConnection {
-    pub stream: TcpStream,
+    pub stream: Stream,
     input: BytesMut,
     decoder: Decoder,
     address: String,
@@ -46,11 +47,11 @@ pub(crate) struct OpenedConnection {
 /// Connects and greets, all within `limit`.
 pub(crate) async fn dial(
     address: &str,
-    keyspace: &str,
+    options: &Options,
     purpose: Purpose,
     limit: Duration,
 ) -> Result<OpenedConnection, DialError> {
-    match timeout(limit, greet(address, keyspace, purpose)).await {
+    match timeout(limit, greet(address, options, purpose)).await {
         Ok(done) => done,
         Err(_) => Err(DialError::Unreachable(format!("{address} does not answer"))),
     }
@@ -58,19 +59,25 @@ pub(crate) async fn dial(
 
 async fn greet(
     address: &str,
-    keyspace: &str,
+    options: &Options,
     purpose: Purpose,
 ) -> Result<OpenedConnection, DialError> {
     let nobody = |why: std::io::Error| DialError::Unreachable(format!("{address}: {why}"));
-    let stream = TcpStream::connect(address).await.map_err(nobody)?;
-    stream.set_nodelay(true).map_err(nobody)?;
+    let stream = Stream::connect(address, options.tls.as_ref()).await.map_err(nobody)?;
     let decoder = Decoder::new(GREETING_BYTES_MAX);
     let address = address.to_owned();
     let mut greeted = OpenedConnection { stream, input: BytesMut::new(), decoder, address };
     let mut out = Vec::new();
     let mut put = |args: &[&[u8]]| Request { args, slot: None, reads: true }.write(&mut out);
-    put(&[b"HELLO", b"3", b"SETNAME", b"carillon-rust"]);
-    put(&[b"SELECT", keyspace.as_bytes()]);
+    match &options.password {
+        Some(Password(password)) => {
+            let auth: [&[u8]; 3] = [b"AUTH", b"default", password.as_bytes()];
+            let hello: [&[u8]; 4] = [b"HELLO", b"3", b"SETNAME", b"carillon-rust"];
+            put(&[&hello[..2], &auth[..], &hello[2..]].concat());
+        }
+        None => put(&[b"HELLO", b"3", b"SETNAME", b"carillon-rust"]),
+    }
+    put(&[b"SELECT", options.keyspace.as_bytes()]);
     if purpose == Purpose::Direct {
         put(&[b"CLIENT", b"ROUTE", b"ON"]);
     }

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::Interest;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Reason;
@@ -25,6 +24,7 @@ use super::link::{GREETING_MAX, SILENCE_MAX};
 use super::options::Options;
 use super::reply::{Decoder, Reply};
 use super::request::Request;
+use super::stream::Stream;
 
 /// Room for what is read at once.
 const READ_BYTES: usize = 16 << 10;
@@ -45,7 +45,7 @@ pub(crate) struct Failed {
 pub(crate) struct Line {
     address: String,
     options: Arc<Options>,
-    stream: TcpStream,
+    stream: Stream,
     decoder: Decoder,
     input: BytesMut,
     out: Vec<u8>,
@@ -62,7 +62,7 @@ impl Line {
         options: &Arc<Options>,
         limit: Duration,
     ) -> Result<Self, DialError> {
-        let dialled = dial::dial(address, &options.keyspace, Purpose::Detour, limit).await?;
+        let dialled = dial::dial(address, options, Purpose::Detour, limit).await?;
         Ok(Self {
             address: address.to_owned(),
             options: options.clone(),
@@ -151,8 +151,8 @@ impl Line {
     async fn silence(&self) {
         loop {
             sleep_until(Instant::now() + SILENCE_MAX).await;
-            let keyspace = &self.options.keyspace;
-            let greeted = dial::dial(&self.address, keyspace, Purpose::Detour, GREETING_MAX).await;
+            let options = &self.options;
+            let greeted = dial::dial(&self.address, options, Purpose::Detour, GREETING_MAX).await;
             if let Err(DialError::Unreachable(_)) = greeted {
                 return;
             }

@@ -243,8 +243,7 @@ impl Link {
                 return;
             }
             let limit = self.options.connect_timeout;
-            let dialled =
-                dial::dial(&self.address, &self.options.keyspace, self.purpose, limit).await;
+            let dialled = dial::dial(&self.address, &self.options, self.purpose, limit).await;
             let written = self.unsent_start();
             let end = match dialled {
                 Ok(greeted) => {
@@ -322,7 +321,7 @@ impl Link {
         let (address, options) = (self.address.clone(), self.options.clone());
         async move {
             let purpose = Purpose::Detour;
-            dial::dial(&address, &options.keyspace, purpose, GREETING_MAX).await.is_ok()
+            dial::dial(&address, &options, purpose, GREETING_MAX).await.is_ok()
         }
     }
 

@@ -35,6 +35,7 @@ mod range;
 mod reply;
 mod request;
 mod route_cache;
+mod stream;
 mod topics;
 mod transact;
 mod transaction;

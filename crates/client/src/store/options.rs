@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::{Error, Store};
+use crate::Tls;
+use crate::http::Password;
 
 /// The default timeout of a request: longer than the 5 s (`request_timeout_ms`) after which nodes
 /// answer with the outcome themselves.
@@ -33,6 +35,8 @@ pub(crate) struct Options {
     pub reply_bytes_max: usize,
     pub transaction_timeout: Duration,
     pub transactions_max: usize,
+    pub tls: Option<Tls>,
+    pub password: Option<Password>,
 }
 
 /// Says how a [`Store`] is to be.
@@ -66,6 +70,8 @@ impl Default for Builder {
                 reply_bytes_max: REPLY_BYTES_MAX,
                 transaction_timeout: TRANSACTION_TIMEOUT,
                 transactions_max: TRANSACTIONS_MAX,
+                tls: None,
+                password: None,
             },
         }
     }
@@ -129,6 +135,18 @@ impl Builder {
     /// ones wait their turn, within their time.
     pub fn transactions_max(mut self, count: usize) -> Self {
         self.options.transactions_max = count.max(1);
+        self
+    }
+
+    /// Gives nodes this password.
+    pub fn password(mut self, password: &str) -> Self {
+        self.options.password = Some(Password(password.into()));
+        self
+    }
+
+    /// Connects by TLS: all addresses are those of listeners for it (`resp_tls`).
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.options.tls = Some(tls);
         self
     }
 

@@ -122,7 +122,9 @@ pub(crate) fn parse_shards(reply: &Reply, host: &str) -> (Vec<ShardFacts>, Vec<S
 }
 
 fn address_of(holder: &Reply, asked: &str) -> Option<String> {
-    let port = holder.field(b"port")?.integer().filter(|port| (1..=65_535).contains(port))?;
+    // By TLS a node is known by its port for that.
+    let port = holder.field(b"tls-port").or_else(|| holder.field(b"port"))?;
+    let port = port.integer().filter(|port| (1..=65_535).contains(port))?;
     let host = holder.field(b"endpoint").and_then(Reply::bytes)?;
     address(std::str::from_utf8(host).ok()?, port as u16, asked)
 }
@@ -152,6 +154,17 @@ mod tests {
             (bulk("endpoint"), bulk(host)),
             (bulk("role"), bulk(role)),
         ])
+    }
+
+    #[test]
+    fn a_port_for_tls_is_as_good() {
+        let holder = Reply::Map(vec![
+            (bulk("tls-port"), Reply::Integer(7)),
+            (bulk("endpoint"), bulk("h")),
+            (bulk("role"), bulk("master")),
+        ]);
+        let reply = Reply::Array(vec![shard((0, 16_383), vec![holder])]);
+        assert_eq!(parse_shards(&reply, "asked:9").1, ["h:7"]);
     }
 
     fn shard(slots: (i64, i64), holders: Vec<Reply>) -> Reply {

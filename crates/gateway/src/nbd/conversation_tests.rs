@@ -37,7 +37,7 @@ fn converse(bytes: &[u8], piece: usize) -> Outcome {
                 outcome.refused += usize::from(kind >= 0x8000_0000);
                 match step {
                     Step::More => {}
-                    Step::Wait => unreachable!("all names are known"),
+                    Step::Wait | Step::StartTls => unreachable!("names are known, and no TLS"),
                     Step::Chosen(chosen) => form = Some(chosen.transmission),
                     Step::End => {
                         // An ABORT is acknowledged.

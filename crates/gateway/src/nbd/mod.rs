@@ -15,7 +15,7 @@
 //!
 //! | thing | which |
 //! |---|---|
-//! | options | `EXPORT_NAME`, `ABORT`, `LIST`, `INFO`, `GO`, `STRUCTURED_REPLY`, `EXTENDED_HEADERS`, `LIST_META_CONTEXT`, `SET_META_CONTEXT`; others, `STARTTLS` among them, are answered `ERR_UNSUP` |
+//! | options | `EXPORT_NAME`, `ABORT`, `LIST`, `STARTTLS`, `INFO`, `GO`, `STRUCTURED_REPLY`, `EXTENDED_HEADERS`, `LIST_META_CONTEXT`, `SET_META_CONTEXT`; others are answered `ERR_UNSUP` |
 //! | commands | `READ`, `WRITE`, `DISC`, `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, `BLOCK_STATUS` |
 //! | flags of commands | `FUA`, `NO_HOLE`, `DF`, `REQ_ONE`, `PAYLOAD_LEN`; `FAST_ZERO` is answered `ENOTSUP` |
 //! | meta contexts | `base:allocation` |
@@ -44,7 +44,7 @@ mod sessions;
 #[cfg(test)]
 mod tests;
 
-pub use negotiation::{Export, Exports, Found, GREETING, Negotiated, Negotiation, Step};
+pub use negotiation::{Export, Exports, Found, GREETING, Negotiated, Negotiation, Step, TlsOffer};
 pub use reply::{Extent, ReplyWriter};
 pub use request::{Command, Fault, Parsed, Request, Transmission, parse};
 pub use sessions::{JOIN_MILLIS, SESSION_PREFIX, SessionTime, WriterSessions, check_session_name};

@@ -39,6 +39,7 @@ mod option {
     pub const EXPORT_NAME: u32 = 1;
     pub const ABORT: u32 = 2;
     pub const LIST: u32 = 3;
+    pub const STARTTLS: u32 = 5;
     pub const INFO: u32 = 6;
     pub const GO: u32 = 7;
     pub const STRUCTURED_REPLY: u32 = 8;
@@ -54,6 +55,7 @@ mod answer {
     pub const META_CONTEXT: u32 = 4;
     pub const ERR_UNSUP: u32 = 0x8000_0001;
     pub const ERR_INVALID: u32 = 0x8000_0003;
+    pub const ERR_TLS_REQD: u32 = 0x8000_0005;
     pub const ERR_UNKNOWN: u32 = 0x8000_0006;
     pub const ERR_TOO_BIG: u32 = 0x8000_0009;
 }
@@ -145,6 +147,23 @@ pub enum Step {
     Chosen(Box<Negotiated>),
     /// The connection ends when what was written has been sent.
     End,
+    /// What was written is sent, and all that follows is TLS, in both directions. A client that has
+    /// sent more by then is not to be trusted: the connection ends.
+    StartTls,
+}
+
+/// Whether a client may begin TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsOffer {
+    /// It cannot.
+    #[default]
+    None,
+    /// It may.
+    Optional,
+    /// It must, before anything else.
+    Required,
+    /// It has.
+    Begun,
 }
 
 /// A negotiation under way.
@@ -159,9 +178,15 @@ pub struct Negotiation {
     /// Bytes of an option that is too long, to be skipped.
     skip: u64,
     options: u32,
+    tls: TlsOffer,
 }
 
 impl Negotiation {
+    /// One whose client is offered TLS, or not.
+    pub fn new(tls: TlsOffer) -> Self {
+        Self { tls, ..Self::default() }
+    }
+
     /// Takes one option from the front of `input`, or what else comes there, and appends what is
     /// answered. Returns how many bytes were taken, and what comes next. After [`Step::More`] with
     /// bytes taken it can be asked again; so the caller says how many answers may pile up.
@@ -217,7 +242,17 @@ impl Negotiation {
         exports: &dyn Exports,
         out: &mut Vec<u8>,
     ) -> Step {
+        let needs_tls = !matches!(option, option::STARTTLS | option::ABORT);
+        if self.tls == TlsOffer::Required && needs_tls {
+            // This one has no answer for a refusal.
+            if option == option::EXPORT_NAME {
+                return Step::End;
+            }
+            refuse(out, option, answer::ERR_TLS_REQD, "begin TLS first (STARTTLS)");
+            return Step::More;
+        }
         match option {
+            option::STARTTLS => return self.start_tls(data, out),
             option::EXPORT_NAME => return self.chosen_by_name(data, exports, out),
             option::ABORT => {
                 reply(out, option, answer::ACK, &[]);
@@ -250,6 +285,24 @@ impl Negotiation {
                 refuse(out, option, answer::ERR_INVALID, "it takes no data, and comes once");
             }
             _ => refuse(out, option, answer::ERR_UNSUP, "the option is not supported"),
+        }
+        Step::More
+    }
+
+    fn start_tls(&mut self, data: &[u8], out: &mut Vec<u8>) -> Step {
+        let option = option::STARTTLS;
+        match self.tls {
+            TlsOffer::None => refuse(out, option, answer::ERR_UNSUP, "there is no TLS here"),
+            TlsOffer::Begun => refuse(out, option, answer::ERR_INVALID, "it has begun already"),
+            _ if !data.is_empty() => refuse(out, option, answer::ERR_INVALID, "it takes no data"),
+            TlsOffer::Optional | TlsOffer::Required => {
+                reply(out, option, answer::ACK, &[]);
+                // What was agreed on before could be somebody else's on the way.
+                (self.has_structured, self.has_extended) = (false, false);
+                self.context_of = None;
+                self.tls = TlsOffer::Begun;
+                return Step::StartTls;
+            }
         }
         Step::More
     }

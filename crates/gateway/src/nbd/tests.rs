@@ -382,3 +382,42 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn tls_begins_once_and_forgets_what_was_agreed_on_before() {
+    let starttls = option(5, b"");
+    let begin = |tls, said: &[Vec<u8>]| {
+        let mut input = vec![0, 0, 0, 3];
+        said.iter().for_each(|bytes| input.extend_from_slice(bytes));
+        let (mut negotiation, mut out) = (Negotiation::new(tls), Vec::new());
+        let (used, step) = all_steps(&mut negotiation, &input, &mut out);
+        (negotiation, input[used..].to_vec(), kinds(&out), step)
+    };
+    const UNSUP: u32 = 0x8000_0001;
+    const INVALID: u32 = 0x8000_0003;
+    const TLS_REQD: u32 = 0x8000_0005;
+    let (.., replies, step) = begin(TlsOffer::None, std::slice::from_ref(&starttls));
+    assert_eq!((replies, step), (vec![UNSUP], Step::More));
+    let (.., replies, _) = begin(TlsOffer::Optional, &[option(5, b"x")]);
+    assert_eq!(replies, [INVALID]);
+
+    // What comes behind it in the clear is left.
+    let said = [option(8, b""), starttls.clone(), option(3, b"")];
+    let (mut negotiation, rest, replies, step) = begin(TlsOffer::Optional, &said);
+    assert_eq!((replies, step, rest), (vec![1, 1], Step::StartTls, option(3, b"")));
+    let mut out = Vec::new();
+    let asked = [starttls.clone(), option(10, &queries("disk", &["base:allocation"]))].concat();
+    all_steps(&mut negotiation, &asked, &mut out);
+    assert_eq!(kinds(&out), [INVALID, INVALID], "it has begun, and replies are simple again");
+
+    let said = [option(3, b""), option(7, &info("disk", &[])), option(8, b""), starttls];
+    let (mut negotiation, _, replies, step) = begin(TlsOffer::Required, &said);
+    assert_eq!((replies, step), (vec![TLS_REQD, TLS_REQD, TLS_REQD, 1], Step::StartTls));
+    let mut out = Vec::new();
+    let (_, step) = all_steps(&mut negotiation, &option(1, b"disk"), &mut out);
+    assert_eq!(chosen(step).export.name, "disk");
+    let (.., replies, step) = begin(TlsOffer::Required, &[option(1, b"disk")]);
+    assert_eq!((replies, step), (Vec::new(), Step::End), "the old way has no answer");
+    let (.., replies, step) = begin(TlsOffer::Required, &[option(2, b"")]);
+    assert_eq!((replies, step), (vec![1], Step::End));
+}

@@ -7,10 +7,28 @@ use command::TopicKind;
 use super::stats::{CommandCalls, SlowCommand};
 use super::topology::{Mode, Topology};
 
+/// What comes of a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authentication {
+    /// There is none.
+    NotNeeded,
+    /// It is the one.
+    Right,
+    /// It is not.
+    Wrong,
+    /// It was not looked at, after too many wrong ones: ask again after so many seconds.
+    Wait(u64),
+}
+
 /// The server as a connection sees it, implemented by the event loop.
 pub trait Context {
     /// Milliseconds since 1970, of the node's clock (SAFETY G12).
     fn now_millis(&self) -> u64;
+
+    /// Judges the password that a client at an address has given.
+    fn authenticate(&self, _address: &str, _password: &[u8]) -> Authentication {
+        Authentication::NotNeeded
+    }
 
     /// Whether there is a keyspace of this name.
     fn keyspace_exists(&self, name: &[u8]) -> bool;

@@ -76,6 +76,9 @@ pub fn no_permission(user: &str, command: &str) -> CommandError {
     CommandError::formatted(text)
 }
 
+/// A command before the password.
+pub const NO_AUTH: CommandError = CommandError::Fixed("NOAUTH Authentication required.");
+
 /// A command other than those for a client of RESP2 that subscribes.
 pub fn not_for_subscribers(command: &str) -> CommandError {
     CommandError::formatted(format!(

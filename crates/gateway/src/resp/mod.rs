@@ -49,7 +49,8 @@ mod writer;
 
 pub use args::{ArgRanges, Args};
 pub use context::{
-    ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, LiveSetting, ScriptFacts,
+    Authentication, ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, LiveSetting,
+    ScriptFacts,
 };
 pub use error::CommandError;
 pub use key_events::KeyEventFlags;

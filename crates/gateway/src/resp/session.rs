@@ -60,6 +60,8 @@ pub struct Peer {
     pub fd: i32,
     /// Who it is.
     pub principal: Principal,
+    /// Whether it speaks TLS.
+    pub is_tls: bool,
 }
 
 /// The state of one connection.
@@ -67,6 +69,8 @@ pub struct Peer {
 pub struct Session {
     pub(super) id: u64,
     pub(super) peer: Peer,
+    /// Who it was when it came.
+    came_as: Principal,
     pub(super) since_millis: u64,
     pub(super) version: Version,
     pub(super) keyspace: String,
@@ -117,9 +121,11 @@ impl Session {
         way: LookupChoice,
         now_millis: u64,
     ) -> Self {
+        let came_as = peer.principal;
         Self {
             id,
             peer,
+            came_as,
             since_millis: now_millis,
             version: Version::V2,
             keyspace: FIRST_KEYSPACE.to_owned(),
@@ -321,6 +327,11 @@ impl Session {
         &self.name
     }
 
+    /// Whether its client speaks TLS, and so is told ports for TLS.
+    pub fn is_tls(&self) -> bool {
+        self.peer.is_tls
+    }
+
     /// The client's address.
     pub fn address(&self) -> &str {
         &self.peer.addr
@@ -354,7 +365,8 @@ impl Session {
     /// RESET: as if the connection had just been made, but for subscriptions, which
     /// [`Request::Reset`] ends.
     pub(super) fn reset(&mut self) {
-        let peer = std::mem::take(&mut self.peer);
+        let mut peer = std::mem::take(&mut self.peer);
+        peer.principal = self.came_as;
         let last_command = self.last_command;
         // What the client library said of itself stays, as in Redis.
         let lib_name = std::mem::take(&mut self.lib_name);

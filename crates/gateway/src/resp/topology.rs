@@ -44,6 +44,8 @@ pub struct Topology {
     pub shards: Vec<Shard>,
     /// The newest term of any shard, as far as it is known here.
     pub epoch: u64,
+    /// Whether its ports are those for TLS.
+    pub is_tls: bool,
 }
 
 /// A node.

@@ -65,6 +65,7 @@ impl Context for ThreeNodes {
                 shard((200, 16_383), 1, false, [0, 2], 0),
             ],
             epoch: 4,
+            is_tls: false,
         }
     }
 

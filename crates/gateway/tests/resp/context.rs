@@ -56,7 +56,7 @@ impl Context for Still {
 pub fn session() -> Session {
     let principal = gateway::access::Principal::Anonymous;
     let (addr, laddr) = ("10.0.0.7:5".into(), "10.0.0.1:6379".into());
-    let peer = Peer { addr, laddr, fd: 9, principal };
+    let peer = Peer { addr, laddr, fd: 9, principal, is_tls: false };
     Session::new(7, peer, RequestLimits::default(), Default::default(), NOW_MILLIS - 2_000)
 }
 

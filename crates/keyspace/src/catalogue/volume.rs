@@ -1,8 +1,8 @@
 //! Volumes: keyspaces whose values are the blocks of a disk.
 //!
 //! A block has a key of eight bytes, its number, the highest byte first. A block without a key is
-//! all zeroes; in a clone it is that of the source as of the clone's time. An empty value is a block
-//! of zeroes, too: so a clone tells what it has made zeroes from what it has not written.
+//! all zeroes; in a clone it is that of the source as of the clone's time. An empty value is a
+//! block of zeroes, too: so a clone tells what it has made zeroes from what it has not written.
 //!
 //! ```text
 //!   read block 7 of c ──► c has key 7? ── no ──► key 7 of its source as of then? ── no ──► zeroes
@@ -11,7 +11,8 @@
 //!
 //! A clone pins its time in its source (SAFETY G21): the catalogue names both, so the pin is there
 //! as long as the clone, and a source cannot be dropped before its clones. Once all is copied, a
-//! clone is *flattened*: it needs no source. What was visible in it before is not whole any more, so
+//! clone is *flattened*: it needs no source. What was visible in it before is not whole any more,
+//! so
 //! it is read from then on only. It goes on to keep empty values: a node that does not know of the
 //! change yet must not take a block that was made zeroes for one of the source.
 

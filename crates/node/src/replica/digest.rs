@@ -10,8 +10,8 @@
 //!
 //! A digest covers all that is visible from the safe point to the entry's time. Both are equal on
 //! every replica, because the log made them ([`storage::engine::digest`]). It also covers the state
-//! beside the keys: descriptor, members, horizon, sessions, fence, or the catalogue. Neither collection
-//! nor later writes change it: versions make that cheap.
+//! beside the keys: descriptor, members, horizon, sessions, fence, or the catalogue. Neither
+//! collection nor later writes change it: versions make that cheap.
 //!
 //! A digest under way is dropped when a snapshot replaces the state, or when the replica ends. A
 //! leader without a digest does not judge that replica.

@@ -11,9 +11,9 @@
 //! Only the system shard has the record of a keyspace. Nodes learn applied values only, and these
 //! stay true. All messages may be lost: a node that sees a shard lag asks again.
 //!
-//! With a safe point go the *pins* below it (G21): the times that leases and clones keep readable. They are
-//! those of the same moment of the record. So any order of messages is good: of two safe points the
-//! higher one's pins count, and at one safe point pins can only end.
+//! With a safe point go the *pins* below it (G21): the times that leases and clones keep readable.
+//! They are those of the same moment of the record. So any order of messages is good: of two safe
+//! points the higher one's pins count, and at one safe point pins can only end.
 //!
 //! Invariants:
 //! 1. A shard's safe point is never above its keyspace's.

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The right half begins with what the left one had at that entry: the versions of its keys, the
-//! safe point, the horizon, the newest timestamp, the fence. It gets a replica, with the same id, wherever the
-//! left one has a voter. Both halves have a higher generation than the shard before: a node that
-//! knows both can tell which is right ([`crate::routing::route`]).
+//! safe point, the horizon, the newest timestamp, the fence. It gets a replica, with the same id,
+//! wherever the left one has a voter. Both halves have a higher generation than the shard before: a
+//! node that knows both can tell which is right ([`crate::routing::route`]).
 //!
 //! Locks, and marks of transactions, go with their keys ([`txn::locks`]). Only the left half keeps
 //! the sessions ([`crate::routing::session`]). A command that it has turned away

@@ -96,7 +96,7 @@ impl MembershipDriver {
             cluster_version: None,
             secret: options.secret,
         };
-        let net = PeerNet::new(local, Some(listener), options.net)?;
+        let net = PeerNet::with_tls(local, Some(listener), options.net, options.tls)?;
         let began = Instant::now();
         let this = Arc::new(Self {
             node,

@@ -35,6 +35,10 @@ pub struct MemberInfo {
     pub native: Option<u16>,
     /// Its port of HTTP, if it listens.
     pub http: Option<u16>,
+    /// Its port of RESP by TLS, if it listens.
+    pub resp_tls: Option<u16>,
+    /// Its port of HTTP by TLS, if it listens.
+    pub http_tls: Option<u16>,
     /// Its failure domain; empty: unknown.
     pub domain: String,
     /// The program it runs.
@@ -76,6 +80,8 @@ impl MemberInfo {
             resp_replica: facts.resp_replica,
             native: facts.native,
             http: facts.http,
+            resp_tls: facts.resp_tls,
+            http_tls: facts.http_tls,
             domain: facts.domain.clone(),
             software: facts.software.clone(),
             supported: facts.supported,

@@ -1,6 +1,7 @@
 //! Options of the membership driver.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use keyspace::VersionRange;
 use membership::Facts;
@@ -8,6 +9,7 @@ use storage::addresses::NodeAddress;
 
 use crate::config::Config;
 use crate::peer::{self, Secret, VERSIONS};
+use crate::tls::PeerTls;
 
 /// Options of the membership driver: this node's own facts, its seeds, and the secret.
 #[derive(Clone, Debug)]
@@ -28,6 +30,10 @@ pub struct Options {
     pub native: Option<u16>,
     /// The port of HTTP, if it listens.
     pub http: Option<u16>,
+    /// The port of RESP by TLS, if it listens.
+    pub resp_tls: Option<u16>,
+    /// The port of HTTP by TLS, if it listens.
+    pub http_tls: Option<u16>,
     /// Peer addresses of members to ask.
     pub seeds: Vec<String>,
     /// Last addresses of the other members, from the node's directory: they are dialled as well.
@@ -36,6 +42,8 @@ pub struct Options {
     pub supported: VersionRange,
     /// What all nodes of the cluster know.
     pub secret: Secret,
+    /// Its certificate for other nodes, if links are encrypted.
+    pub tls: Option<Arc<PeerTls>>,
     /// Limits and periods of the links.
     pub net: peer::Options,
 }
@@ -55,10 +63,13 @@ impl Options {
             resp_replica: config.resp_replica_port_advertised(),
             native: port(config.native),
             http: port(config.http),
+            resp_tls: port(config.resp_tls),
+            http_tls: port(config.http_tls),
             seeds: config.join.clone(),
             addresses: Vec::new(),
             supported: config.supported_versions(),
             secret,
+            tls: None,
             net: peer::Options::default(),
         }
     }
@@ -79,6 +90,8 @@ impl Options {
             resp_replica: self.resp_replica,
             native: self.native,
             http: self.http,
+            resp_tls: self.resp_tls,
+            http_tls: self.http_tls,
             protocol_lowest: VERSIONS.lowest as u8,
             protocol_highest: VERSIONS.highest as u8,
             supported: self.supported,

@@ -91,10 +91,11 @@ pub enum ConfigError {
     },
     /// A listener that others could reach, while nothing asks who they are.
     #[error(
-        "{setting} = {address} could be reached from other machines, and nothing there asks for a \
-         password: anyone could read and change the data. Listen on a loopback address such as \
-         127.0.0.1:{}, or add --insecure (CARILLON_INSECURE=true, insecure = true) if the network \
-         itself keeps strangers out", address.port()
+        "{setting} = {address} could be reached from other machines, and is not both encrypted and \
+         closed to strangers: anyone could read and change the data. Use a listener for TLS with a \
+         password (password_file) or clients' certificates (tls_client_ca_file), listen on a \
+         loopback address such as 127.0.0.1:{}, or add --insecure (CARILLON_INSECURE=true, \
+         insecure = true) if the network itself keeps strangers out", address.port()
     )]
     Exposed {
         /// The listener's setting.
@@ -102,6 +103,12 @@ pub enum ConfigError {
         /// Its address.
         address: SocketAddr,
     },
+    /// A password, and clients of volumes that cannot give it.
+    #[error(
+        "password_file is set, and clients of volumes cannot give a password: set nbd_tls = \
+         required with tls_client_ca_file, so that they show certificates, or nbd = off"
+    )]
+    VolumesWithoutCertificates,
     /// TLS without a certificate.
     #[error(
         "{listener} needs a certificate: say --tls-cert-file and --tls-key-file \
@@ -111,12 +118,23 @@ pub enum ConfigError {
         /// The listener's setting.
         listener: &'static str,
     },
+    /// Certificates for nodes, and not all files of them.
+    #[error(
+        "{setting} is not set: TLS between nodes needs peer_tls_cert_file, peer_tls_key_file and \
+         peer_tls_ca_file. Set all three, or none for links that are not encrypted. `carillon \
+         certs` makes some to try"
+    )]
+    PartOfPeerTls {
+        /// The setting that is missing.
+        setting: &'static str,
+    },
     /// A listener for nodes that others could reach.
     #[error(
         "peer = {address} could be reached from other machines. Nodes prove to each other that \
          they know the secret, but what they send then is not encrypted: anyone on the path \
-         could read and change it. Listen on a loopback address such as 127.0.0.1:{}, or add \
-         --insecure (CARILLON_INSECURE=true, insecure = true) if the network itself keeps \
+         could read and change it. Give the nodes certificates (peer_tls_cert_file), listen on a \
+         loopback address such as 127.0.0.1:{}, or add --insecure (CARILLON_INSECURE=true, \
+         insecure = true) if the network itself keeps \
          strangers out", address.port()
     )]
     ExposedPeer {
@@ -141,7 +159,8 @@ pub enum ConfigError {
     /// Nodes would have nothing to know each other by.
     #[error(
         "peer is on, but peer_secret_file is not set: nodes authenticate each other with a secret \
-         that all of them share. Make one with `(umask 077; head -c 32 /dev/urandom | base64 > \
+         that all of them share, or with certificates (peer_tls_cert_file). Make one with `(umask \
+         077; head -c 32 /dev/urandom | base64 > \
          FILE)`, copy it to every node, and add --peer-secret-file FILE"
     )]
     NoSecret,

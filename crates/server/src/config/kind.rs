@@ -8,6 +8,8 @@ use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use gateway::nbd::TlsOffer;
+
 /// How a TOML file may write a value, beside as a string, which every kind takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Toml {
@@ -341,6 +343,28 @@ impl<T: Copy> Kind for OneOf<T> {
         match words.split_last() {
             Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
             _ => words.concat(),
+        }
+    }
+}
+
+/// Whether clients of volumes may or must begin TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NbdTls {
+    /// It is not offered.
+    Off,
+    /// Who asks for it gets it.
+    On,
+    /// Nothing else is done for who has not begun it.
+    Required,
+}
+
+impl NbdTls {
+    /// What a client is offered.
+    pub fn offer(self) -> TlsOffer {
+        match self {
+            NbdTls::Off => TlsOffer::None,
+            NbdTls::On => TlsOffer::Optional,
+            NbdTls::Required => TlsOffer::Required,
         }
     }
 }

@@ -33,14 +33,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::listeners::{Listener, Protocol, TransportKind};
-use crate::tls::TlsFiles;
+use crate::tls::{PeerTlsFiles, TlsFiles};
 use gateway::resp::Mode;
 use keyspace::VersionRange;
 use overlay::LookupChoice;
 
 pub use api::nearest::nearest;
 pub use error::{ConfigError, Origin};
-pub use kind::{Listen, MemoryMax};
+pub use kind::{Listen, MemoryMax, NbdTls};
 pub use settings::{Config, RENAMED, SETTINGS, Setting};
 
 /// What the name of each variable of ours begins with.
@@ -405,8 +405,7 @@ impl Config {
         let on: Vec<(Listener, SocketAddr)> = on.into_iter().flatten().collect();
         for (place, &(row, address)) in on.iter().enumerate() {
             let setting = row.name();
-            // Who shows a certificate that the operator's own authority has signed is no stranger.
-            let asks = row.transport == TransportKind::Tls && self.tls_client_ca_file.is_some();
+            let asks = self.asks_who_comes(&row);
             if !self.insecure && !is_loopback(address.ip()) && !asks {
                 return Err(match row.protocol {
                     Protocol::Peer => ConfigError::ExposedPeer { address },
@@ -430,13 +429,53 @@ impl Config {
         Some(TlsFiles { cert, key, client_ca: self.tls_client_ca_file.clone() })
     }
 
+    /// Whether strangers are kept out of a listener, and what is said there is encrypted: its
+    /// clients show a certificate that the operator's own authority has signed, or give a password.
+    fn asks_who_comes(&self, row: &Listener) -> bool {
+        let is_tls = row.transport == TransportKind::Tls;
+        match row.protocol {
+            _ if is_tls && self.tls_client_ca_file.is_some() => true,
+            Protocol::Resp | Protocol::Http => is_tls && self.password_file.is_some(),
+            Protocol::Peer => self.peer_tls_cert_file.is_some(),
+            Protocol::Nbd => self.nbd_tls == NbdTls::Required && self.tls_client_ca_file.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Where the certificates for other nodes are, if there are any.
+    pub fn peer_tls_files(&self) -> Option<PeerTlsFiles> {
+        Some(PeerTlsFiles {
+            cert: self.peer_tls_cert_file.clone()?,
+            key: self.peer_tls_key_file.clone()?,
+            ca: self.peer_tls_ca_file.clone()?,
+            name: self.peer_tls_name.clone(),
+        })
+    }
+
     fn check_tls(&self) -> Result<(), ConfigError> {
         let is_on =
             |row: &Listener| row.transport == TransportKind::Tls && row.listen.address().is_some();
-        let Some(row) = self.listeners().into_iter().find(is_on) else { return Ok(()) };
+        let files = [
+            ("peer_tls_cert_file", &self.peer_tls_cert_file),
+            ("peer_tls_key_file", &self.peer_tls_key_file),
+            ("peer_tls_ca_file", &self.peer_tls_ca_file),
+        ];
+        let missing = files.iter().find(|(_, file)| file.is_none());
+        if let Some((setting, _)) = missing.filter(|_| files.iter().any(|(_, f)| f.is_some())) {
+            return Err(ConfigError::PartOfPeerTls { setting });
+        }
+        let volumes_ask = self.nbd_tls == NbdTls::Required && self.tls_client_ca_file.is_some();
+        // Their clients have no password to give.
+        if self.password_file.is_some() && self.nbd.address().is_some() && !volumes_ask {
+            return Err(ConfigError::VolumesWithoutCertificates);
+        }
+        let starts_tls = self.nbd_tls != NbdTls::Off && self.nbd.address().is_some();
+        let row = self.listeners().into_iter().find(is_on);
+        let row = row.map(|row| row.name()).or(starts_tls.then_some("nbd_tls"));
+        let Some(listener) = row else { return Ok(()) };
         match (&self.tls_cert_file, &self.tls_key_file) {
             (Some(_), Some(_)) => Ok(()),
-            _ => Err(ConfigError::NoCertificate { listener: row.name() }),
+            _ => Err(ConfigError::NoCertificate { listener }),
         }
     }
 
@@ -448,7 +487,7 @@ impl Config {
                 _ => Ok(()),
             };
         };
-        if self.peer_secret_file.is_none() {
+        if self.peer_secret_file.is_none() && self.peer_tls_cert_file.is_none() {
             return Err(ConfigError::NoSecret);
         }
         match self.advertised(address) {

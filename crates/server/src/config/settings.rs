@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use balancer::Policy;
 
 use super::kind::{
-    Address, Bytes, Kind, Limit, Listen, Memory, MemoryMax, Millis, Number, OneOf, Path, Size,
-    Switch, Text, Toml,
+    Address, Bytes, Kind, Limit, Listen, Memory, MemoryMax, Millis, NbdTls, Number, OneOf, Path,
+    Size, Switch, Text, Toml,
 };
 use super::names::{Advertise, Advertised, ListenerLookup, Lookup, OptionalPath, Replicas, Seeds};
 use crate::logging::{Format, Level};
@@ -126,6 +126,9 @@ settings! {
     native: Listen = "127.0.0.1:7400", Address, Address;
     /// Where clients of volumes connect, such as nbd-client and qemu, or off.
     nbd: Listen = "off", Address, Address;
+    /// Whether clients of volumes may begin TLS (STARTTLS) on the listener nbd: off, on, or
+    /// required: then nothing is served without.
+    nbd_tls: NbdTls = "off", OneOf(NBD_TLS), OneOf<NbdTls>;
     /// Where HTTP and the command line connect, or off.
     http: Listen = "127.0.0.1:7480", Address, Address;
     /// Where Redis clients connect by TLS, or off.
@@ -142,6 +145,10 @@ settings! {
     /// File with the authorities that sign clients' certificates, as PEM. With it a client without
     /// such a certificate is refused.
     tls_client_ca_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// File with the password that clients must give, its owner's alone to read: AUTH for Redis
+    /// clients, Basic or Bearer for HTTP. Who has shown a certificate (tls_client_ca_file) needs
+    /// none. A new one counts as soon as the file has it, for clients that come then.
+    password_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
     /// Where the other nodes of a cluster connect, or off: a node alone.
     peer: Listen = "off", Address, Address;
     /// Peer addresses of members of the cluster to join. On an empty directory the node waits until
@@ -157,15 +164,28 @@ settings! {
     resp_advertise_port: u64 = "0", Number(0..=65_535), Number;
     /// The same for the listener of resp_replica.
     resp_replica_advertise_port: u64 = "0", Number(0..=65_535), Number;
-    /// File with the secret that all nodes of a cluster share; needed with a peer listener.
+    /// File with the secret that all nodes of a cluster share; needed with a
+    /// peer listener, unless there are certificates (peer_tls_cert_file).
     peer_secret_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// File with the certificate that this node shows other nodes, then those that lead to its
+    /// root, as PEM. With it, its key and peer_tls_ca_file all links between nodes are encrypted,
+    /// and a peer_secret_file is not needed. The same on all nodes: with or without.
+    peer_tls_cert_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// File with that certificate's private key, as PEM.
+    peer_tls_key_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// File with the authorities that sign nodes' certificates, as PEM. A node whose certificate is
+    /// signed by another is refused.
+    peer_tls_ca_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// The DNS name that the certificate of each node bears, and no client's: who shows another is
+    /// refused.
+    peer_tls_name: String = "peer.carillon", Text(253), Text;
     /// What this node shares a fate with: a rack, a room. Replicas of a key avoid sharing one.
     domain: String = "", Text(128), Text;
     /// Replicas of the keyspaces that are made by this cluster, unless they say otherwise;
     /// auto = 3 with a peer listener, 1 without.
     replicas: Option<u8> = "auto", Replicas, Replicas;
-    /// Allow listeners that other machines can reach, although clients are not asked for a password
-    /// and nothing is encrypted.
+    /// Allow listeners that other machines can reach, although nothing is encrypted there or
+    /// clients need neither a password nor a certificate. All status pages say so.
     insecure: bool = "false", Switch, Switch;
     /// Event loops, each with its own thread; 0 = as many as there are cores, less one.
     threads: u64 = "0", Number(0..=1024), Number;
@@ -301,6 +321,9 @@ const DURABILITIES: &[(&str, Durability)] = &[
     ("interval", Durability::Interval),
     ("memory", Durability::Memory),
 ];
+
+const NBD_TLS: &[(&str, NbdTls)] =
+    &[("off", NbdTls::Off), ("on", NbdTls::On), ("required", NbdTls::Required)];
 
 const RESP_MODES: &[(&str, Mode)] = &[("any", Mode::Any), ("cluster", Mode::Cluster)];
 

@@ -209,13 +209,13 @@ impl EventLoop {
         }
         let members = peers.cluster.members();
         let member = members.iter().find(|member| member.node == node)?;
-        let port = member.resp?;
+        let port = if session.is_tls() { member.resp_tls } else { member.resp }?;
         Some(format!("MOVED {slot} {}:{port}", member.host).into())
     }
 
     /// The node whose replica this one's listener for replicas is shown as.
     fn master_of_listener(&self, keyspace: &str) -> NodeId {
-        let topology = topology::gather(&self.runtime, &self.config, keyspace);
+        let topology = topology::gather(&self.runtime, &self.config, keyspace, false);
         let listener = topology.listener_of(topology.me);
         let master = listener.and_then(|at| topology.master_of(at));
         master.map_or(self.runtime.identity.node, |master| NodeId(topology.nodes[master].id))

@@ -1,7 +1,9 @@
 //! What a session may ask of its server, and the register of all clients.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use command::TopicKind;
 use keyspace::{Durability, Feature, Timestamp};
@@ -12,12 +14,13 @@ use super::statistics::{CountersAtReset, Statistics};
 use super::topology;
 use super::unread::Unread;
 use crate::config::Config;
+use crate::password::{PasswordGate, Verdict};
 use crate::runtime::NodeRuntime;
 use crate::scripts::Draft;
 use api::Overview;
 use gateway::resp::{
-    ClientFacts, ClusterFacts, CommandCalls, Context, Facts, KeyspaceFacts, LiveSetting, Mode,
-    Peer, ScriptFacts, SlowCommand, Topology,
+    Authentication, ClientFacts, ClusterFacts, CommandCalls, Context, Facts, KeyspaceFacts,
+    LiveSetting, Mode, Peer, ScriptFacts, SlowCommand, Topology,
 };
 
 /// All Redis clients of the process, for CLIENT LIST and KILL.
@@ -94,6 +97,10 @@ pub(crate) struct CommandContext<'a> {
     pub config: &'a Config,
     /// In which mode the connection is answered.
     pub mode: Mode,
+    /// Whether its client speaks TLS.
+    pub is_tls: bool,
+    /// Judges passwords, if clients must give one.
+    pub gate: Option<&'a PasswordGate>,
     pub clients: &'a Clients,
     pub texts: &'a Texts,
     pub now: Timestamp,
@@ -234,6 +241,17 @@ impl Context for CommandContext<'_> {
         }
     }
 
+    fn authenticate(&self, address: &str, password: &[u8]) -> Authentication {
+        let Some(gate) = self.gate else { return Authentication::NotNeeded };
+        let address =
+            address.parse().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |at: SocketAddr| at.ip());
+        match gate.check(address, password, Instant::now()) {
+            Verdict::Right => Authentication::Right,
+            Verdict::Wrong => Authentication::Wrong,
+            Verdict::Wait(wait) => Authentication::Wait(wait.as_secs() + 1),
+        }
+    }
+
     fn mode(&self) -> Mode {
         self.mode
     }
@@ -243,7 +261,7 @@ impl Context for CommandContext<'_> {
     }
 
     fn topology(&self, keyspace: &str) -> Topology {
-        topology::gather(self.runtime, self.config, keyspace)
+        topology::gather(self.runtime, self.config, keyspace, self.is_tls)
     }
 
     fn channels(&self, kind: TopicKind) -> Vec<Box<[u8]>> {

@@ -101,6 +101,7 @@ use txn::retry_queue::RetryQueue;
 
 use crate::config::Config;
 use crate::listeners::{Bound, Listener};
+use crate::password::PasswordGate;
 use crate::peer::InlinePoller;
 use crate::process::disk_failed;
 use crate::runtime::NodeRuntime;
@@ -193,6 +194,8 @@ pub struct EventLoop {
     texts: Arc<Texts>,
     /// The node's certificate.
     tls: Option<Arc<Tls>>,
+    /// The password that clients must give.
+    gate: Option<Arc<PasswordGate>>,
     limits: RequestLimits,
     number: usize,
     poll: Poll,
@@ -263,7 +266,7 @@ impl EventLoop {
         poll: Poll,
         listeners: Vec<Bound>,
     ) -> Self {
-        let Surroundings { config, clients, texts, tls } = surroundings;
+        let Surroundings { config, clients, texts, tls, gate } = surroundings;
         let statistics = clients.statistics.of_loop();
         let listeners = listeners.into_iter();
         let listeners = listeners.map(|b| (b.row, TcpListener::from_std(b.socket))).collect();
@@ -280,6 +283,7 @@ impl EventLoop {
             clients,
             texts,
             tls,
+            gate,
             number,
             poll,
             listeners,

@@ -220,6 +220,8 @@ impl EventLoop {
             runtime: &self.runtime,
             config: &self.config,
             mode: connection.mode,
+            is_tls: connection.transport.is_tls(),
+            gate: self.gate.as_deref(),
             clients: &self.clients,
             texts: &self.texts,
             now: self.now,

@@ -12,7 +12,7 @@ use super::state::{ConnectionState, WaitsFor};
 use super::transport::Transport;
 use super::volumes::VolumeSession;
 use super::{EventLoop, LISTENERS, NewConnection};
-use crate::listeners::{self, Listener};
+use crate::listeners::{self, Listener, TransportKind};
 use crate::runtime::mailbox::Mail;
 use crate::tls::HANDSHAKE_MS;
 use gateway::access::Principal;
@@ -54,9 +54,9 @@ impl EventLoop {
         counters.connections_accepted.add(1);
         if counters.connections.get() >= self.config.connections_max {
             counters.connections_rejected.add(1);
-            let transport = Transport::new(listener.transport, self.tls.as_deref(), stream.into());
             // As a courtesy; the socket is closed either way. By TLS it would take a handshake.
-            if let Ok(Transport::Plain(mut socket)) = transport {
+            if listener.transport == TransportKind::Plain {
+                let mut socket = stream;
                 let _refused = io::Write::write(&mut socket, listener.protocol.too_many());
             }
             return;
@@ -86,7 +86,13 @@ impl EventLoop {
                 return self.runtime.counters.connections.sub(1);
             }
         };
+        // Nothing of it is read before its client has shown the certificate.
+        let is_certain = transport.is_tls() && self.config.tls_client_ca_file.is_some();
+        let asks = self.gate.is_some();
         let principal = match transport.peer_addr() {
+            _ if new.is_own => Principal::Local,
+            _ if asks && is_certain => Principal::Authenticated,
+            _ if asks => Principal::Stranger,
             Ok(addr) if addr.ip().to_canonical().is_loopback() => Principal::Local,
             _ => Principal::Anonymous,
         };
@@ -95,6 +101,7 @@ impl EventLoop {
             addr: transport.peer_addr().map_or_else(|_| "?".into(), |a| a.to_string()),
             laddr: transport.local_addr().map_or_else(|_| "?".into(), |a| a.to_string()),
             fd: transport.fd(),
+            is_tls: transport.is_tls(),
         };
         let entry = self.connections.vacant_entry();
         if let Err(error) = transport.register(self.poll.registry(), Token(entry.key())) {
@@ -106,7 +113,10 @@ impl EventLoop {
         }
         let protocol = match listener.protocol {
             listeners::Protocol::Native => Protocol::Native,
-            listeners::Protocol::Nbd => Protocol::Volume(Box::new(VolumeSession::new())),
+            listeners::Protocol::Nbd => {
+                let tls = self.config.nbd_tls.offer();
+                Protocol::Volume(Box::new(VolumeSession::new(tls)))
+            }
             listeners::Protocol::Http | listeners::Protocol::Peer => {
                 unreachable!("the loops have no such listeners")
             }

@@ -13,10 +13,17 @@ use crate::runtime::{NodeRuntime, View};
 use gateway::resp::{Health, Mode, Node, Shard, Topology};
 
 /// The cluster as it is known now. A node without a peer listener is alone in it.
-pub(super) fn gather(runtime: &NodeRuntime, config: &Config, keyspace: &str) -> Topology {
+///
+/// A client by TLS is told the ports for TLS.
+pub(super) fn gather(
+    runtime: &NodeRuntime,
+    config: &Config,
+    keyspace: &str,
+    is_tls: bool,
+) -> Topology {
     let mut nodes: Vec<(NodeId, Node)> = match &runtime.peers {
-        Some(peers) => members(runtime, &peers.cluster),
-        None => vec![(runtime.identity.node, alone(runtime, config))],
+        Some(peers) => members(runtime, &peers.cluster, is_tls),
+        None => vec![(runtime.identity.node, alone(runtime, config, is_tls))],
     };
     let mut shards = Vec::new();
     let mut epoch = 0;
@@ -33,8 +40,9 @@ pub(super) fn gather(runtime: &NodeRuntime, config: &Config, keyspace: &str) -> 
     }
     let me = nodes.iter().position(|(node, _)| *node == runtime.identity.node);
     let nodes = nodes.into_iter().map(|(_, node)| node).collect();
-    let mut topology = Topology { nodes, me: me.unwrap_or(0), shards, epoch };
-    if config.resp_mode == Mode::Cluster {
+    let mut topology = Topology { nodes, me: me.unwrap_or(0), shards, epoch, is_tls };
+    // Listeners for replicas speak no TLS.
+    if config.resp_mode == Mode::Cluster && !is_tls {
         topology.add_listeners(&listener_ports(runtime, config, &topology));
     }
     topology
@@ -58,7 +66,7 @@ fn last_before(end: Slot) -> Slot {
     end.checked_sub(1).unwrap_or(keyspace::SLOTS - 1)
 }
 
-fn members(runtime: &NodeRuntime, cluster: &MembershipDriver) -> Vec<(NodeId, Node)> {
+fn members(runtime: &NodeRuntime, cluster: &MembershipDriver, is_tls: bool) -> Vec<(NodeId, Node)> {
     let (now, now_millis) = (Instant::now(), runtime.clock.millis());
     let members = cluster.members();
     let present = members.iter().filter(|member| member.state != MemberState::Left);
@@ -76,7 +84,7 @@ fn members(runtime: &NodeRuntime, cluster: &MembershipDriver) -> Vec<(NodeId, No
             id: member.node.0,
             listener: None,
             host: member.host.clone(),
-            port: member.resp.unwrap_or(0),
+            port: if is_tls { member.resp_tls } else { member.resp }.unwrap_or(0),
             peer_port: peer_port.unwrap_or(0),
             health,
             is_linked: is_me || cluster.is_connected(member.node),
@@ -88,14 +96,18 @@ fn members(runtime: &NodeRuntime, cluster: &MembershipDriver) -> Vec<(NodeId, No
     present.map(node).collect()
 }
 
-fn alone(runtime: &NodeRuntime, config: &Config) -> Node {
-    let resp = config.resp.address();
+fn alone(runtime: &NodeRuntime, config: &Config, is_tls: bool) -> Node {
+    let resp = if is_tls { config.resp_tls } else { config.resp }.address();
+    let port = match is_tls {
+        true => resp.map(|address| address.port()),
+        false => config.resp_port_advertised(),
+    };
     let bound = resp.map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
     let said = config.advertise.as_ref().map(|said| said.host.clone());
     Node {
         id: runtime.identity.node.0,
         host: said.or(bound.map(|ip| ip.to_string())).unwrap_or_default(),
-        port: config.resp_port_advertised().unwrap_or(0),
+        port: port.unwrap_or(0),
         is_linked: true,
         since_millis: runtime.clock.started_millis(),
         ..Node::default()

@@ -1,16 +1,15 @@
 //! A connection in its handshake, which is no link yet.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::time::Instant;
-
-use keyspace::{ClusterVersion, NodeId, VersionRange};
-use mio::net::TcpStream;
 
 use super::dial::Target;
 use super::handshake::{ExpectedPeer, Handshake, HandshakeError, Local, PeerHello, Progress};
 use super::handshake_record::NONCE_BYTES;
 use super::refusal::Refusal;
+use super::wire::Wire;
+use keyspace::{ClusterVersion, NodeId, VersionRange};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 2 << 10;
@@ -34,15 +33,45 @@ pub enum Ending {
     /// One of the two refuses.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
+    /// One of the two refuses the other's certificate, or what comes is no TLS.
+    #[error("{}", explained(.0))]
+    Tls(rustls::Error),
     /// The socket broke.
     #[error("{0}")]
-    Socket(#[from] io::Error),
+    Socket(io::Error),
+}
+
+impl From<io::Error> for Ending {
+    fn from(error: io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(error) => Self::Tls(error.clone()),
+            None => Self::Socket(error),
+        }
+    }
+}
+
+/// What an error of TLS means to people.
+fn explained(error: &rustls::Error) -> String {
+    use rustls::{Error, InvalidMessage};
+    match error {
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "what came is not TLS: peer_tls_cert_file must be set on all nodes or on none".into()
+        }
+        Error::InvalidCertificate(why) => {
+            format!("its certificate is not that of a node of this cluster: {why}")
+        }
+        Error::NoCertificatesPresented => "it has shown no certificate".into(),
+        Error::AlertReceived(alert) => {
+            format!("the other node refuses this node's certificate, or TLS with it: {alert:?}")
+        }
+        other => other.to_string(),
+    }
 }
 
 /// A connection in its handshake.
 #[derive(Debug)]
 pub struct Handshaking {
-    stream: TcpStream,
+    wire: Wire,
     /// The other side, for people.
     pub address: String,
     /// What was dialled, if this node did.
@@ -54,12 +83,14 @@ pub struct Handshaking {
     /// Not sent yet.
     out: Vec<u8>,
     connecting: bool,
+    /// The bytes of the handshake may go: TLS below it is done, if there is any.
+    is_open: bool,
 }
 
 /// The parts of a handshake that has led to a link.
 pub struct Parts {
-    /// The socket.
-    pub stream: TcpStream,
+    /// The way to the peer.
+    pub wire: Wire,
     /// The beginning of what the link sends.
     pub out: Vec<u8>,
     /// The beginning of what it has received.
@@ -67,42 +98,40 @@ pub struct Parts {
 }
 
 impl Handshaking {
-    /// Dials.
-    ///
-    /// # Errors
-    /// What the system says at once.
+    /// A connection that was dialled.
     pub fn dial(
         local: Local,
         target: Target,
         expected: ExpectedPeer,
-        socket: SocketAddr,
+        wire: Wire,
         address: String,
         nonce: [u8; NONCE_BYTES],
         now: Instant,
-    ) -> io::Result<Self> {
-        let stream = TcpStream::connect(socket)?;
+    ) -> Self {
         let mut out = Vec::new();
         let handshake = Handshake::dial(local, expected, nonce, &mut out);
         let (target, peer, connecting) = (Some(target), None, true);
-        Ok(Self { stream, address, target, began: now, handshake, peer, out, connecting })
+        let is_open = false;
+        Self { wire, address, target, began: now, handshake, peer, out, connecting, is_open }
     }
 
     /// A connection that was accepted.
     pub fn accept(
         local: Local,
-        stream: TcpStream,
+        wire: Wire,
         address: String,
         nonce: [u8; NONCE_BYTES],
         now: Instant,
     ) -> Self {
         let handshake = Handshake::accept(local, nonce);
         let (target, peer, out, connecting) = (None, None, Vec::new(), false);
-        Self { stream, address, target, began: now, handshake, peer, out, connecting }
+        let is_open = false;
+        Self { wire, address, target, began: now, handshake, peer, out, connecting, is_open }
     }
 
-    /// Its socket.
-    pub fn stream(&mut self) -> &mut TcpStream {
-        &mut self.stream
+    /// The way to the peer.
+    pub fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
     }
 
     /// Whether it can be dropped for another connection without the other side's taking it for
@@ -121,7 +150,7 @@ impl Handshaking {
         let mut buffer = [0; READ_BYTES];
         loop {
             let room = self.handshake.room().min(READ_BYTES);
-            let count = match self.stream.read(&mut buffer[..room]) {
+            let count = match (&self.wire).read(&mut buffer[..room]) {
                 Ok(0) => {
                     return Step::Ended(io::Error::from(ErrorKind::UnexpectedEof).into());
                 }
@@ -141,14 +170,21 @@ impl Handshaking {
     /// Whether it is connected; sends what is to be sent.
     fn connect_and_send(&mut self) -> io::Result<bool> {
         if self.connecting {
-            if let Some(error) = self.stream.take_error()? {
+            if let Some(error) = self.wire.socket().take_error()? {
                 return Err(error);
             }
-            match self.stream.peer_addr() {
+            match self.wire.socket().peer_addr() {
                 Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(false),
                 peer => peer.map(drop)?,
             }
             self.connecting = false;
+        }
+        if !self.is_open {
+            let Some(key) = self.wire.handshake()? else { return Ok(false) };
+            if let Some(key) = key {
+                self.handshake.bind(key);
+            }
+            self.is_open = true;
         }
         self.send()?;
         Ok(true)
@@ -156,14 +192,14 @@ impl Handshaking {
 
     fn send(&mut self) -> io::Result<()> {
         while !self.out.is_empty() {
-            match self.stream.write(&self.out) {
+            match (&self.wire).write(&self.out) {
                 Ok(count) => drop(self.out.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        self.wire.send_rest()
     }
 
     fn went(&mut self, progress: Result<Progress, HandshakeError>) -> Step {
@@ -216,13 +252,14 @@ impl Handshaking {
     }
 
     fn close(&mut self, error: HandshakeError) -> Ending {
-        // Nobody is there to be told otherwise.
-        let _gone = self.send().and_then(|()| self.stream.shutdown(Shutdown::Write));
+        // Nobody is there to be told otherwise. Before TLS is done nothing can be said.
+        let said = if self.is_open { self.send() } else { Ok(()) };
+        let _gone = said.and_then(|()| self.wire.shutdown(Shutdown::Write));
         error.into()
     }
 
     /// Takes it apart, for the link.
     pub fn into_parts(self) -> Parts {
-        Parts { stream: self.stream, out: self.out, rest: self.handshake.into_rest() }
+        Parts { wire: self.wire, out: self.out, rest: self.handshake.into_rest() }
     }
 }

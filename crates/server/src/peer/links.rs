@@ -26,7 +26,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use keyspace::{ClusterVersion, NodeId, UnsupportedVersion};
-use mio::net::TcpStream;
 use mio::{Poll, Token, Waker};
 use parking_lot::Mutex;
 
@@ -38,7 +37,9 @@ use super::inline_poll::{InlinePoller, PollTurns};
 use super::outbox::{Flushed, Outbox, PushError, SendOrder};
 use super::pieces::{self, MESSAGE_BYTES_MAX, SINGLE_FRAME_BYTES_MAX};
 use super::thread::PeerThread;
+use super::wire::Wire;
 use super::{Options, Refusal};
+use crate::tls::PeerTls;
 
 pub(super) const WAKER: Token = Token(usize::MAX);
 
@@ -95,7 +96,7 @@ pub(super) struct Link {
     pub commit: u64,
     /// The version of the protocol that both speak.
     version: u16,
-    pub stream: TcpStream,
+    pub wire: Wire,
     pub outbox: Outbox,
     pub counters: Arc<PeerCounters>,
     /// Something was sent since the last flush.
@@ -106,13 +107,13 @@ impl Link {
     pub fn new(
         hello: &PeerHello,
         commit: u64,
-        stream: TcpStream,
+        wire: Wire,
         outbox: Outbox,
         counters: Arc<PeerCounters>,
     ) -> Self {
         let (node, process) = (hello.node, hello.process);
         let (version, touched) = (hello.version, AtomicBool::new(true));
-        Self { node, process, commit, version, stream, outbox, counters, touched }
+        Self { node, process, commit, version, wire, outbox, counters, touched }
     }
 
     /// The longest message that the peer takes.
@@ -151,9 +152,9 @@ impl Link {
     /// Writes what is there.
     pub fn flush(&self) -> Flushed {
         let written = |bytes| self.counters.bytes_out.add(bytes as u64);
-        self.outbox.flush(&self.stream, written).unwrap_or_else(|_| {
+        self.outbox.flush(&self.wire, written).unwrap_or_else(|_| {
             // The peer thread finds it closed and lets go of it.
-            let _gone_already = self.stream.shutdown(std::net::Shutdown::Both);
+            let _gone_already = self.wire.shutdown(std::net::Shutdown::Both);
             Flushed::Done
         })
     }
@@ -189,6 +190,8 @@ pub(super) struct Shared {
     /// How far the node's time is ahead of the wall clock, in ms.
     ahead_millis: AtomicI64,
     pub options: Options,
+    /// Certificates, if links are encrypted.
+    pub tls: Option<Arc<PeerTls>>,
     counters: Mutex<BTreeMap<NodeId, Arc<PeerCounters>>>,
     /// Some link is touched.
     touched: AtomicBool,
@@ -302,6 +305,19 @@ impl PeerNet {
         listener: Option<std::net::TcpListener>,
         options: Options,
     ) -> io::Result<Self> {
+        Self::with_tls(local, listener, options, None)
+    }
+
+    /// As [`new`](Self::new), with certificates: then all links are encrypted.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn with_tls(
+        local: Local,
+        listener: Option<std::net::TcpListener>,
+        options: Options,
+        tls: Option<Arc<PeerTls>>,
+    ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
         let address = listener.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
@@ -313,6 +329,7 @@ impl PeerNet {
             stopping: AtomicBool::new(false),
             ahead_millis: AtomicI64::new(0),
             options,
+            tls,
             counters: Mutex::default(),
             touched: AtomicBool::new(false),
             waker,

@@ -34,7 +34,8 @@
 //! mean, clocks other than the monotonic one.
 //!
 //! # Caveats
-//! Connections are not encrypted; see `handshake`. The sender's and the receiver's kernel buffers
+//! Connections are encrypted if the net has certificates (`wire`), and else not: see `handshake`.
+//! The sender's and the receiver's kernel buffers
 //! come on top of the bound on what is on its way.
 
 pub mod counters;
@@ -46,6 +47,7 @@ mod outbox;
 pub mod pieces;
 mod resolve;
 mod thread;
+mod wire;
 
 use std::time::Duration;
 

@@ -301,6 +301,8 @@ impl<'a> ScriptHost<'a> {
             runtime: self.runtime,
             config: &self.surroundings.config,
             mode: self.mode,
+            is_tls: false,
+            gate: None,
             clients: &self.surroundings.clients,
             texts: &self.surroundings.texts,
             // Time stands still for it, also when it runs again.

@@ -509,4 +509,6 @@ pub struct Surroundings {
     pub texts: Arc<crate::event_loop::Texts>,
     /// The node's certificate, if it has one.
     pub tls: Option<Arc<crate::tls::Tls>>,
+    /// The password that clients must give, if there is one.
+    pub gate: Option<Arc<crate::password::PasswordGate>>,
 }

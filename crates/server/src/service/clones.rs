@@ -1,8 +1,8 @@
 //! Clones of volumes: made at a time of their source, and flattened piece by piece.
 //!
 //! ```text
-//!   clone    snapshot of the source ─► keyspace whose catalogue entry names source and time (a pin)
-//!                                    ─► release the snapshot
+//!   clone    snapshot of the source ─► keyspace whose catalogue entry names source and time: a
+//!            pin ─► release the snapshot
 //!   flatten  page of the source's keys as of then ─► SET … NX of each in the clone ─► next page …
 //!            after the last: the newest time of the clone ─► catalogue: it has had all since then
 //! ```
@@ -12,8 +12,8 @@
 //! written meanwhile, and a client's zeroes are an empty value, which stays, too.
 //!
 //! How far a clone is flattened only the node knows that does it, not the client that asks for the
-//! next piece: else a client could have it end too early. Another node begins anew, and so does this
-//! one after a restart; what is there is not written again.
+//! next piece: else a client could have it end too early. Another node begins anew, and so does
+//! this one after a restart; what is there is not written again.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|

@@ -23,6 +23,7 @@ use crate::runtime::request_rates::{NoSplitReason, RequestRates};
 use crate::runtime::rpc_counters::DirectionCounters;
 use crate::runtime::survey::{self, ShardView, Survey, name_of};
 use crate::scripts::{Outcome, Scripts};
+use crate::tls::Certificates;
 use api::{Histogram, Kind, Metrics, Overview};
 
 /// Shards with numbers of their own, the lowest ids first: five numbers each, and one a replica.
@@ -52,6 +53,11 @@ impl NodeApi {
             disk(&mut out, self.runtime.disk_pace.is_slow());
             members(&mut out, peers);
             links(&mut out, peers, &survey);
+        }
+        certificates(&mut out, &self.facts.certificates);
+        if let Some(gate) = &self.facts.gate {
+            let help = "Wrong passwords that clients have given.";
+            out.counter("carillon_passwords_wrong_total", help, gate.failures());
         }
         let omitted = |what: &str, count: usize, max: usize| {
             (vec![("what", what.to_owned())], count.saturating_sub(max) as f64)
@@ -108,6 +114,17 @@ impl NodeApi {
 }
 
 /// What clients ask, and their connections.
+/// When certificates end.
+fn certificates(out: &mut Metrics, certificates: &Certificates) {
+    let ends = certificates.ends();
+    if !ends.is_empty() {
+        let sample = |(to, at): (&str, i64)| (vec![("shown_to", to.to_owned())], at as f64);
+        let help = "When the TLS certificate ends, in seconds since 1970.";
+        let name = "carillon_tls_certificate_end_seconds";
+        out.numbers(name, help, Kind::Gauge, ends.into_iter().map(sample));
+    }
+}
+
 fn traffic(out: &mut Metrics, counters: &Counters) {
     let moved = "Commands rerouted because their shard had split.";
     let evicted = "Connections closed because all unread replies together took too much memory.";

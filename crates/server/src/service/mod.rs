@@ -66,8 +66,10 @@ use node::routing::route::Route;
 
 use crate::config::Config;
 use crate::logging::Banner;
+use crate::password::PasswordGate;
 use crate::runtime::{API, NodeRuntime};
 use crate::runtime::{events, readiness, requests, survey};
+use crate::tls::Certificates;
 use api::events::{Wake, WatchRequest, Watching};
 use api::feeds::{FeedRequest, Feeding};
 use api::{
@@ -92,12 +94,19 @@ pub struct NodeFacts {
     recovered: String,
     warnings: Vec<String>,
     joined_at_ms: u64,
+    certificates: Certificates,
+    gate: Option<Arc<PasswordGate>>,
 }
 
 impl NodeFacts {
     /// Facts from the banner of a ready node, and the time at which it founded or joined its
     /// cluster, in milliseconds since 1970.
-    pub fn new(banner: &Banner, joined_at_ms: u64) -> Self {
+    pub fn new(
+        banner: &Banner,
+        joined_at_ms: u64,
+        certificates: Certificates,
+        gate: Option<Arc<PasswordGate>>,
+    ) -> Self {
         let listener = |(protocol, address): &(&'static str, std::net::SocketAddr)| {
             ListenerStatus { protocol: (*protocol).to_owned(), address: address.to_string() }
         };
@@ -106,6 +115,8 @@ impl NodeFacts {
             recovered: banner.recovered.clone(),
             warnings: banner.warnings.clone(),
             joined_at_ms,
+            certificates,
+            gate,
         }
     }
 }

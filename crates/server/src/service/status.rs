@@ -59,9 +59,16 @@ impl NodeApi {
                 checkpoint_at_ms: counters.checkpoint_millis.get(),
             },
             recovered: self.facts.recovered.clone(),
-            warnings: self.facts.warnings.clone(),
+            warnings: self.warnings(),
             surfaces: self.surfaces(),
         }
+    }
+
+    /// What to know before relying on this node; of certificates, as it is now.
+    fn warnings(&self) -> Vec<String> {
+        let mut all = self.facts.warnings.clone();
+        all.extend(self.facts.certificates.warnings());
+        all
     }
 
     fn surfaces(&self) -> Vec<String> {
@@ -138,6 +145,8 @@ impl NodeApi {
                 resp_replica: port(member.resp_replica),
                 native: port(member.native),
                 http: port(member.http),
+                resp_tls: port(member.resp_tls),
+                http_tls: port(member.http_tls),
             },
             domain: member.domain.clone(),
             version: member.software.clone(),
@@ -171,6 +180,8 @@ impl NodeApi {
                 resp_replica: shown(self.config.resp_replica),
                 native: shown(self.config.native),
                 http: shown(self.config.http),
+                resp_tls: shown(self.config.resp_tls),
+                http_tls: shown(self.config.http_tls),
             },
             domain: self.config.domain.clone(),
             version: format!("carillon {}", env!("CARGO_PKG_VERSION")),

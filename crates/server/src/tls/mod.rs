@@ -13,24 +13,28 @@
 //! | time between looks at the files | [`LOOK_EVERY`] | |
 //! | time of a handshake | [`HANDSHAKE_MS`] | the connection is closed |
 //! | time before a certificate's end in which it is announced | [`WARN_SECONDS`] | |
+//! | … and how often the log says so | [`WARN_EVERY`] | |
 
-mod stream;
+mod clients;
+mod files;
+mod peers;
+mod session;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use rustls::SupportedProtocolVersion;
 
-pub use stream::TlsStream;
+pub use clients::{Tls, TlsFiles};
+pub use files::TlsError;
+pub use peers::{PeerConfig, PeerTls, PeerTlsFiles};
+pub use session::TlsSession;
 
 /// Bytes of a file of certificates or a key.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -40,182 +44,179 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(2);
 pub const HANDSHAKE_MS: u64 = 10_000;
 /// How long before a certificate ends that is announced: 14 days.
 pub const WARN_SECONDS: i64 = 14 * 86_400;
+/// How often the log says that a certificate ends soon.
+pub const WARN_EVERY: Duration = Duration::from_secs(86_400);
 
 /// What is spoken: nothing older.
 const VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 
-/// Where a node's certificates are, and whom it asks for one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// The certificate, with those that lead to its root.
-    pub cert: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
-    /// Certificates of those who sign clients' certificates; without it none is asked for.
-    pub client_ca: Option<PathBuf>,
-}
+/// Files that make an identity.
+pub trait CertificateFiles: Send + Sync + 'static {
+    /// What connections begin with.
+    type Config: Send + Sync;
 
-/// Why there is no TLS.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {why}", file.display())]
-pub struct TlsError {
-    /// The file.
-    pub file: PathBuf,
-    /// What is wrong with it.
-    pub why: String,
+    /// To whom the certificate is shown.
+    const SHOWN_TO: &'static str;
+
+    /// The file of the certificate.
+    fn cert(&self) -> &Path;
+
+    /// All files.
+    fn all(&self) -> Vec<&Path>;
+
+    /// Reads them: what they make, and when the certificate ends, in seconds since 1970.
+    ///
+    /// # Errors
+    /// The first file that is wrong.
+    fn load(&self) -> Result<(Arc<Self::Config>, i64), TlsError>;
 }
 
 /// The identity of a node, as it is now.
-pub struct Tls {
-    files: TlsFiles,
-    config: ArcSwap<ServerConfig>,
-    /// When the certificate ends, in seconds since 1970.
+pub struct Identity<F: CertificateFiles> {
+    files: F,
+    config: ArcSwap<F::Config>,
     ends_at: AtomicI64,
 }
 
-impl std::fmt::Debug for Tls {
+impl<F: CertificateFiles + std::fmt::Debug> std::fmt::Debug for Identity<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("Identity").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
-fn fail(file: &Path, why: impl std::fmt::Display) -> TlsError {
-    TlsError { file: file.to_owned(), why: why.to_string() }
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
-    let bytes = std::fs::metadata(file).map_err(|why| fail(file, why))?.len();
-    if bytes > FILE_BYTES_MAX {
-        let why = format!("it has {bytes} bytes, and may have {FILE_BYTES_MAX}");
-        return Err(fail(file, why));
-    }
-    std::fs::read(file).map_err(|why| fail(file, why))
-}
-
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(file)?).collect();
-    match all {
-        Ok(all) if !all.is_empty() => Ok(all),
-        Ok(_) => Err(fail(file, "there is no certificate in it (-----BEGIN CERTIFICATE-----)")),
-        Err(why) => Err(fail(file, format!("it is not PEM: {why}"))),
-    }
-}
-
-/// When a certificate ends, in seconds since 1970.
-fn end_of(file: &Path, certificate: &CertificateDer<'_>) -> Result<i64, TlsError> {
-    let parsed = x509_parser::parse_x509_certificate(certificate);
-    let (_, parsed) = parsed.map_err(|why| fail(file, format!("it is no certificate: {why}")))?;
-    Ok(parsed.validity().not_after.timestamp())
-}
-
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_secs().try_into().unwrap_or(i64::MAX)
-}
-
-/// The configuration that the files make, and when the certificate ends.
-fn load(files: &TlsFiles) -> Result<(Arc<ServerConfig>, i64), TlsError> {
-    let chain = certificates(&files.cert)?;
-    let ends_at = end_of(&files.cert, &chain[0])?;
-    if ends_at <= now() {
-        return Err(fail(&files.cert, "the certificate has expired; get a new one"));
-    }
-    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
-        .map_err(|why| fail(&files.key, format!("there is no private key in it: {why}")))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider.clone())
-        .with_protocol_versions(VERSIONS)
-        .map_err(|why| fail(&files.cert, why))?;
-    let builder = match &files.client_ca {
-        None => builder.with_no_client_auth(),
-        Some(file) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(file)? {
-                roots.add(certificate).map_err(|why| fail(file, why))?;
-            }
-            let verifier =
-                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            builder.with_client_cert_verifier(verifier.map_err(|why| fail(file, why))?)
-        }
-    };
-    let config = builder
-        .with_single_cert(chain, key)
-        .map_err(|why| fail(&files.key, format!("it does not fit the certificate: {why}")))?;
-    Ok((Arc::new(config), ends_at))
-}
-
-impl Tls {
+impl<F: CertificateFiles> Identity<F> {
     /// Reads the files.
     ///
     /// # Errors
     /// The first file that is wrong.
-    pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
-        let (config, ends_at) = load(&files)?;
-        let (config, ends_at) = (ArcSwap::from(config), AtomicI64::new(ends_at));
-        Ok(Self { files, config, ends_at })
+    pub fn load(files: F) -> Result<Self, TlsError> {
+        let (config, ends_at) = files.load()?;
+        Ok(Self { files, config: ArcSwap::from(config), ends_at: AtomicI64::new(ends_at) })
     }
 
     /// What a new connection begins with.
-    pub fn config(&self) -> Arc<ServerConfig> {
+    pub fn config(&self) -> Arc<F::Config> {
         self.config.load_full()
     }
+}
 
+/// An identity whose files are looked at.
+trait Watched: Send + Sync {
+    /// To whom the certificate is shown.
+    fn shown_to(&self) -> &'static str;
     /// When the certificate ends, in seconds since 1970.
-    pub fn ends_at(&self) -> i64 {
+    fn ends_at(&self) -> i64;
+    /// The file of the certificate.
+    fn cert(&self) -> &Path;
+    /// The times and lengths of the files; none of one that is not there.
+    fn state(&self) -> Vec<Option<(SystemTime, u64)>>;
+    /// Reads the files again. If one is wrong, all goes on as before.
+    fn reload(&self) -> Result<(), TlsError>;
+}
+
+impl<F: CertificateFiles> Watched for Identity<F> {
+    fn shown_to(&self) -> &'static str {
+        F::SHOWN_TO
+    }
+
+    fn ends_at(&self) -> i64 {
         self.ends_at.load(Ordering::Relaxed)
     }
 
-    /// How many seconds the certificate has left, if those are so few that it is announced.
-    pub fn ends_soon(&self) -> Option<i64> {
-        let left = self.ends_at() - now();
-        (left <= WARN_SECONDS).then_some(left.max(0))
+    fn cert(&self) -> &Path {
+        self.files.cert()
     }
 
-    /// Reads the files again.
-    ///
-    /// # Errors
-    /// The first file that is wrong; all goes on as before.
-    pub fn reload(&self) -> Result<(), TlsError> {
-        let (config, ends_at) = load(&self.files)?;
+    fn state(&self) -> Vec<Option<(SystemTime, u64)>> {
+        let state = |file: &Path| {
+            let found = std::fs::metadata(file).ok()?;
+            Some((found.modified().ok()?, found.len()))
+        };
+        self.files.all().into_iter().map(state).collect()
+    }
+
+    fn reload(&self) -> Result<(), TlsError> {
+        let (config, ends_at) = self.files.load()?;
         self.config.store(config);
         self.ends_at.store(ends_at, Ordering::Relaxed);
         Ok(())
     }
+}
 
-    fn state(&self) -> Vec<Option<(SystemTime, u64)>> {
-        let files = [Some(&self.files.cert), Some(&self.files.key), self.files.client_ca.as_ref()];
-        let state = |file: &PathBuf| {
-            let found = std::fs::metadata(file).ok()?;
-            Some((found.modified().ok()?, found.len()))
-        };
-        files.into_iter().flatten().map(state).collect()
+/// The certificates of a node.
+#[derive(Clone, Debug, Default)]
+pub struct Certificates {
+    /// The one that clients are shown.
+    pub clients: Option<Arc<Tls>>,
+    /// The one that other nodes are shown.
+    pub peers: Option<Arc<PeerTls>>,
+}
+
+impl Certificates {
+    fn all(&self) -> impl Iterator<Item = Arc<dyn Watched>> {
+        let clients = self.clients.clone().map(|one| one as Arc<dyn Watched>);
+        clients.into_iter().chain(self.peers.clone().map(|one| one as Arc<dyn Watched>))
     }
 
-    /// Looks at the files from time to time, until `ends`.
-    pub fn watch(&self, mut ends: impl FnMut(Duration) -> bool) {
-        let mut before = self.state();
-        let mut announced = false;
-        while !ends(LOOK_EVERY) {
-            if let Some(left) = self.ends_soon().filter(|_| !announced) {
-                let file = self.files.cert.display();
-                tracing::warn!("the certificate of {file} ends in {} hours", left / 3600);
-                announced = true;
+    /// To whom each is shown, and when it ends, in seconds since 1970.
+    pub fn ends(&self) -> Vec<(&'static str, i64)> {
+        self.all().map(|one| (one.shown_to(), one.ends_at())).collect()
+    }
+
+    /// A sentence about each that ends soon, or has ended.
+    pub fn warnings(&self) -> Vec<String> {
+        self.all().filter_map(|one| warning(&*one, files::now())).collect()
+    }
+}
+
+fn warning(identity: &dyn Watched, now: i64) -> Option<String> {
+    let (left, to) = (identity.ends_at() - now, identity.shown_to());
+    let file = identity.cert().display();
+    let when = match left {
+        ..=0 => "has ended".to_owned(),
+        1..=172_799 => format!("ends in {} hours", left / 3600),
+        _ => format!("ends in {} days", left / 86_400),
+    };
+    let text = format!(
+        "the certificate for {to} in {file} {when}: replace the file, and it is taken at once"
+    );
+    (left <= WARN_SECONDS).then_some(text)
+}
+
+/// What is known of the files of one identity.
+struct Look {
+    identity: Arc<dyn Watched>,
+    before: Vec<Option<(SystemTime, u64)>>,
+    announced: Option<Instant>,
+}
+
+impl Look {
+    fn new(identity: Arc<dyn Watched>) -> Self {
+        let before = identity.state();
+        Self { identity, before, announced: None }
+    }
+
+    fn again(&mut self) {
+        let is_due = self.announced.is_none_or(|at| at.elapsed() >= WARN_EVERY);
+        if let Some(text) = warning(&*self.identity, files::now()).filter(|_| is_due) {
+            tracing::warn!("{text}");
+            self.announced = Some(Instant::now());
+        }
+        let state = self.identity.state();
+        // Files that are being replaced are read when they have come to rest.
+        if state == self.before || state.contains(&None) {
+            return;
+        }
+        self.before = state;
+        let to = self.identity.shown_to();
+        match self.identity.reload() {
+            Ok(()) => {
+                self.announced = None;
+                tracing::info!("new TLS certificates for {to} are in use for new connections");
             }
-            let state = self.state();
-            // Files that are being replaced are read when they have come to rest.
-            if state == before || state.contains(&None) {
-                continue;
-            }
-            before = state;
-            match self.reload() {
-                Ok(()) => {
-                    announced = false;
-                    tracing::info!("new TLS certificates are in use for new connections");
-                }
-                Err(error) => {
-                    tracing::error!("new TLS certificates are not used, the old ones are: {error}");
-                }
-            }
+            Err(error) => tracing::error!(
+                "new TLS certificates for {to} are not used, the old ones are: {error}"
+            ),
         }
     }
 }
@@ -228,15 +229,22 @@ pub struct TlsWatch {
 }
 
 impl TlsWatch {
-    /// Begins to look.
+    /// Begins to look, if there is anything to look at.
     ///
     /// # Errors
     /// If the system refuses a thread.
-    pub fn spawn(tls: Arc<Tls>) -> io::Result<Self> {
+    pub fn spawn(certificates: &Certificates) -> io::Result<Option<Self>> {
+        let mut looks: Vec<Look> = certificates.all().map(Look::new).collect();
+        if looks.is_empty() {
+            return Ok(None);
+        }
         let (ends, ended) = channel();
-        let is_over = move |wait| ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
-        let thread = thread::Builder::new().name("tls".into());
-        Ok(Self { ends, thread: thread.spawn(move || tls.watch(is_over))? })
+        let run = move || {
+            while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                looks.iter_mut().for_each(Look::again);
+            }
+        };
+        Ok(Some(Self { ends, thread: thread::Builder::new().name("tls".into()).spawn(run)? }))
     }
 
     /// Ends it.
@@ -247,8 +255,41 @@ impl TlsWatch {
     }
 }
 
-impl api::http::TlsIdentity for Tls {
-    fn config(&self) -> Arc<ServerConfig> {
-        self.config.load_full()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Ends(i64);
+
+    impl Watched for Ends {
+        fn shown_to(&self) -> &'static str {
+            "clients"
+        }
+
+        fn ends_at(&self) -> i64 {
+            self.0
+        }
+
+        fn cert(&self) -> &Path {
+            Path::new("a.pem")
+        }
+
+        fn state(&self) -> Vec<Option<(SystemTime, u64)>> {
+            Vec::new()
+        }
+
+        fn reload(&self) -> Result<(), TlsError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_certificate_is_announced_fourteen_days_ahead() {
+        let said = |left: i64| warning(&Ends(1_000_000 + left), 1_000_000);
+        assert_eq!(said(WARN_SECONDS + 1), None);
+        assert!(said(WARN_SECONDS).unwrap().contains("a.pem ends in 14 days"));
+        assert!(said(172_799).unwrap().contains("ends in 47 hours"));
+        assert!(said(60).unwrap().contains("ends in 0 hours"));
+        assert!(said(0).unwrap().contains("has ended") && said(-5).unwrap().contains("has ended"));
     }
 }

@@ -69,9 +69,12 @@ pub fn options(name: &str, seeds: &[&str]) -> Options {
         resp_replica: None,
         native: None,
         http: Some(7480),
+        resp_tls: None,
+        http_tls: None,
         seeds: seeds.iter().map(|seed| (*seed).to_owned()).collect(),
         addresses: Vec::new(),
         secret: Secret::new(b"the secret of the tests"),
+        tls: None,
         supported: VersionRange::OURS,
         net: peer::Options {
             ping: Duration::from_millis(100),

@@ -374,8 +374,8 @@ impl Simulation {
         }
     }
 
-    /// Messages that nodes have sent, and for how many milliseconds one is on its way at most, if it
-    /// is not late; none in a ring.
+    /// Messages that nodes have sent, and for how many milliseconds one is on its way at most, if
+    /// it is not late; none in a ring.
     pub fn network(&self) -> Option<(u64, u64)> {
         match &self.driven {
             Driven::Cluster(sim) => Some(sim.world.network_use()),

@@ -9,7 +9,9 @@ use axum::http::StatusCode as S;
 use super::table;
 
 /// Kinds that are no errors of the node.
-const OTHERS: [(&str, S); 27] = [
+const OTHERS: [(&str, S); 29] = [
+    ("no-password", S::UNAUTHORIZED),
+    ("too-many-passwords", S::TOO_MANY_REQUESTS),
     ("bad-request", S::BAD_REQUEST),
     ("foreign-origin", S::FORBIDDEN),
     ("unknown-path", S::NOT_FOUND),

@@ -100,7 +100,7 @@ impl Worker<'_> {
                 let filled = program.iter().map(|word| word.replace("{address}", &host));
                 Link::start(&filled.collect::<Vec<_>>(), codec)?
             }
-            (_, Some(address)) => Link::connect(address, codec)?,
+            (_, Some(address)) => Link::connect(address, self.job.scenario.target.is_tls, codec)?,
             (_, None) => return Err(Broken("no address".to_owned())),
         };
         link.register(self.poll.registry(), Token(index))?;

@@ -5,12 +5,12 @@ use std::pin::Pin;
 
 use bytes::BytesMut;
 use tokio::io::Interest;
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{End, Link, SILENCE_MAX};
 use crate::store::reply::{Decoder, Reply};
+use crate::store::stream::Stream;
 
 /// Read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -31,7 +31,7 @@ impl Broken {
 /// One connection, and what is on its way over it.
 pub(super) struct Exchange<'a> {
     link: &'a Link,
-    stream: TcpStream,
+    stream: Stream,
     /// Taken from the link's queue, and how much of it was written.
     out: Vec<u8>,
     out_written: usize,
@@ -46,7 +46,7 @@ pub(super) struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    pub fn new(link: &'a Link, stream: TcpStream, written: u64) -> Self {
+    pub fn new(link: &'a Link, stream: Stream, written: u64) -> Self {
         Self {
             link,
             stream,

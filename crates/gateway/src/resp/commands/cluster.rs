@@ -115,7 +115,7 @@ fn holder_of(writer: &mut RespWriter<'_>, topology: &Topology, shard: &Shard, ho
     writer.map(7);
     writer.bulk(b"id");
     writer.bulk(node.id_text().as_bytes());
-    writer.bulk(b"port");
+    writer.bulk(if topology.is_tls { b"tls-port" } else { b"port" });
     writer.int(i64::from(node.port));
     for (name, value) in texts {
         writer.bulk(name.as_bytes());

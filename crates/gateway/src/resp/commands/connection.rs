@@ -6,6 +6,7 @@ use super::generic::NUMBERED_KEYSPACES;
 use super::{Call, Outcome, client};
 use crate::access::Principal;
 use crate::resp::args::Args;
+use crate::resp::context::Authentication;
 use crate::resp::error::{self, CommandError, SYNTAX};
 use crate::resp::number::parse_i64;
 use crate::resp::request::Request;
@@ -90,20 +91,40 @@ pub fn select<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 /// `AUTH [username] password`
 pub fn auth<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     match args.len() {
-        2 => Err(CommandError::Fixed(
-            "ERR AUTH <password> called without any password configured for the default user. \
-             Are you sure your configuration is correct?",
-        )),
+        2 => {
+            if !authenticate(call, Principal::USER.as_bytes(), args.at(1))? {
+                return Err(CommandError::Fixed(
+                    "ERR AUTH <password> called without any password configured for the default \
+                     user. Are you sure your configuration is correct?",
+                ));
+            }
+            call.ok()
+        }
         3 => {
-            authenticate(args.at(1))?;
+            authenticate(call, args.at(1), args.at(2))?;
             call.ok()
         }
         _ => Err(SYNTAX),
     }
 }
 
-fn authenticate(user: &[u8]) -> Result<(), CommandError> {
-    if user == Principal::USER.as_bytes() { Ok(()) } else { Err(WRONG_PASSWORD) }
+/// Lets the client in, if the password is right. Whether there is one.
+fn authenticate(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<bool, CommandError> {
+    if user != Principal::USER.as_bytes() {
+        return Err(WRONG_PASSWORD);
+    }
+    match call.ctx.authenticate(&call.session.peer.addr, password) {
+        Authentication::NotNeeded => Ok(false),
+        Authentication::Right => {
+            call.session.peer.principal = Principal::Authenticated;
+            Ok(true)
+        }
+        Authentication::Wrong => Err(WRONG_PASSWORD),
+        Authentication::Wait(seconds) => Err(CommandError::formatted(format!(
+            "WRONGPASS too many wrong passwords came from this address: none is looked at for \
+             another {seconds} s"
+        ))),
+    }
 }
 
 /// `HELLO [version [AUTH username password] [SETNAME name]]`
@@ -117,7 +138,7 @@ pub fn hello<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     while index < args.len() {
         let after = args.len() - 1 - index;
         if args.is(index, "AUTH") && after >= 2 {
-            authenticate(args.at(index + 1))?;
+            authenticate(call, args.at(index + 1), args.at(index + 2))?;
             index += 3;
         } else if args.is(index, "SETNAME") && after >= 1 {
             name = Some(client::checked_name(args.at(index + 1))?);
@@ -127,6 +148,14 @@ pub fn hello<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
             let text = [b"ERR Syntax error in HELLO option '", option, b"'"].concat();
             return Err(CommandError::Formatted(text));
         }
+    }
+    if call.session.peer.principal == Principal::Stranger {
+        return Err(CommandError::Fixed(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+            HELLO \
+             <proto> AUTH <user> <pass> option can be used to authenticate the client and select \
+             the RESP protocol version at the same time",
+        ));
     }
     if let Some(version) = version {
         call.session.set_version(version);

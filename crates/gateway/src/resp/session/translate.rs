@@ -3,7 +3,7 @@
 use command::{Read, Write};
 
 use super::{ReplyMode, Session};
-use crate::access::Access;
+use crate::access::{Access, Principal};
 use crate::resp::args::Args;
 use crate::resp::commands::{Call, past, transaction};
 use crate::resp::context::Context;
@@ -170,7 +170,13 @@ impl Session {
         if !spec.fits(args.len()) {
             return Err(error::arity(spec.name));
         }
-        if !self.may(spec.access) {
+        let is_stranger = self.peer.principal == Principal::Stranger;
+        if is_stranger {
+            // AUTH, HELLO, QUIT and RESET.
+            if !spec.flags.split(' ').any(|flag| flag == "no_auth") {
+                return Err(error::NO_AUTH);
+            }
+        } else if !self.may(spec.access) {
             return Err(error::no_permission(self.peer.principal.user(), spec.name));
         }
         // One with keys is sent on to who leads there.

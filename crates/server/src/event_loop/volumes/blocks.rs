@@ -79,7 +79,7 @@ impl FoundBlocks {
 
     fn add(&mut self, value: Option<&[u8]>) {
         self.blocks.push(Block::Absent);
-        if self.has_bytes && !value.is_some_and(|value| value.len() == self.block_bytes) {
+        if self.has_bytes && value.is_none_or(|value| value.len() != self.block_bytes) {
             self.bytes.resize(self.bytes.len() + self.block_bytes, 0);
         } else if self.has_bytes {
             self.bytes.extend_from_slice(value.unwrap_or_default());

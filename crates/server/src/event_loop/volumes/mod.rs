@@ -33,8 +33,10 @@ mod writers;
 use std::ops::Range;
 
 use command::{Claim, Read, Write, Writer};
-use gateway::access::Access;
-use gateway::nbd::{self, Errno, Negotiation, Parsed, ReplyWriter, Request, Step, Transmission};
+use gateway::access::{Access, Principal};
+use gateway::nbd::{
+    self, Errno, Negotiation, Parsed, ReplyWriter, Request, Step, TlsOffer, Transmission,
+};
 use gateway::resp::Gather;
 use keyspace::{KeyspaceId, Timestamp, VolumeOptions};
 use node::routing::route::Route;
@@ -114,9 +116,9 @@ struct SessionClaim {
 }
 
 impl VolumeSession {
-    /// One of a client that has just come.
-    pub fn new() -> Self {
-        let phase = Phase::Negotiating(Negotiation::default());
+    /// One of a client that has just come, and is offered TLS or not.
+    pub fn new(tls: TlsOffer) -> Self {
+        let phase = Phase::Negotiating(Negotiation::new(tls));
         Self { phase, skip: 0, blocks_done: 0, failed: None, past: None, asked_bytes: 0 }
     }
 
@@ -197,6 +199,7 @@ impl EventLoop {
                 self.look_at_past(at, connection, wanted);
             }
             Step::End => connection.advance(ConnectionState::Closing),
+            Step::StartTls => self.start_tls(connection, used < input.len()),
             Step::Chosen(chosen) => {
                 let export = chosen.export.name;
                 let past = session.past.as_ref().filter(|past| *past.name == *export);
@@ -218,6 +221,22 @@ impl EventLoop {
             }
         }
         used
+    }
+
+    /// Sends what is written, and begins TLS. A client that has sent more already, unencrypted, or
+    /// does not take its answer is let go.
+    fn start_tls(&mut self, connection: &mut Connection, has_more: bool) {
+        self.flush(connection);
+        let is_clean = !has_more && connection.unsent() == 0;
+        if !is_clean || connection.transport.start_tls(self.tls.as_deref()).is_err() {
+            connection.advance(ConnectionState::Broken);
+        }
+        if self.config.tls_client_ca_file.is_some() {
+            // Nothing more of it is read before it has shown a certificate.
+            connection.principal = Principal::Authenticated;
+        }
+        // The client may have begun before this one looks again.
+        connection.ready.readable = true;
     }
 
     fn run_volume_request(

@@ -14,6 +14,7 @@ use crate::peer::handshake::ExpectedPeer;
 use crate::peer::handshaking::Handshaking;
 use crate::peer::links::{PeerCommand, PeerHandler};
 use crate::peer::resolve;
+use crate::peer::wire::Wire;
 
 impl PeerThread {
     pub(super) fn accept(&mut self) {
@@ -50,17 +51,24 @@ impl PeerThread {
             self.connections.remove(at);
         }
         let local = (**self.shared.local.load()).clone();
-        self.add(Handshaking::accept(local, stream, address.to_string(), nonce, self.now));
+        match Wire::accept(stream, self.shared.tls.as_ref()) {
+            Ok(wire) => {
+                let address = address.to_string();
+                self.add(Handshaking::accept(local, wire, address, nonce, self.now));
+            }
+            Err(error) => tracing::warn!("a connection of a peer is closed: {error}"),
+        }
     }
 
     /// Watches a connection. False if the system refuses to.
     fn add(&mut self, mut shaking: Handshaking) -> bool {
         // Frames go out as they are; without this they may wait for an acknowledgement.
-        let _unsupported = shaking.stream().set_nodelay(true);
+        let socket = shaking.wire().socket_mut();
+        let _unsupported = socket.set_nodelay(true);
         let entry = self.connections.vacant_entry();
         let interest = Interest::READABLE | Interest::WRITABLE;
         let token = Token(entry.key());
-        if let Err(error) = self.poll.registry().register(shaking.stream(), token, interest) {
+        if let Err(error) = self.poll.registry().register(socket, token, interest) {
             tracing::warn!("cannot watch a connection of a peer, so it is closed: {error}");
             return false;
         }
@@ -104,7 +112,9 @@ impl PeerThread {
         let local = (**self.shared.local.load()).clone();
         let dialled = draw().and_then(|nonce| {
             let (target, address) = (target.clone(), address.clone());
-            Handshaking::dial(local, target, expected, socket, address, nonce, self.now)
+            let wire = Wire::dial(socket, self.shared.tls.as_ref())?;
+            let now = self.now;
+            Ok(Handshaking::dial(local, target, expected, wire, address, nonce, now))
         });
         let watched = dialled.map(|shaking| self.add(shaking)).unwrap_or_else(|error| {
             self.unreachable(&address, &error.to_string(), handler);

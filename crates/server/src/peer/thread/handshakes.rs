@@ -24,6 +24,10 @@ impl PeerThread {
             }
             Some(Connection::Linked(linked)) => {
                 linked.read_closed |= event.is_read_closed() || event.is_error();
+                if event.is_writable() && linked.link.wire.send_rest().is_err() {
+                    // The read that follows finds it closed.
+                    linked.read_closed = true;
+                }
                 if event.is_writable() && linked.link.outbox.unblock() {
                     self.shared.touch(&linked.link);
                 }
@@ -119,11 +123,11 @@ impl PeerThread {
             self.complaints.remove(&shaking.address);
         }
         let address = shaking.address.clone();
-        let Parts { stream, out, rest } = shaking.into_parts();
+        let Parts { wire, out, rest } = shaking.into_parts();
         let counters = self.shared.counters(node);
         counters.links.add(1);
         let outbox = Outbox::new(self.shared.options.outbox_bytes_max, out);
-        let link = Arc::new(Link::new(peer, commit, stream, outbox, counters));
+        let link = Arc::new(Link::new(peer, commit, wire, outbox, counters));
         let linked = Box::new(Linked {
             link: link.clone(),
             decoder: Decoder::new(FRAME_BYTES_MAX, &rest),
@@ -182,7 +186,7 @@ impl PeerThread {
         };
         let refusal = match ending {
             Ending::Handshake(error) => Some(error.refusal()),
-            Ending::Socket(_) => None,
+            Ending::Tls(_) | Ending::Socket(_) => None,
         };
         if let (Target::Seed(_), Some(Refusal::Linked)) = (&target, refusal) {
             return self.targets.done(&target);
@@ -206,15 +210,30 @@ impl PeerThread {
 
     /// Logs that a stranger was refused; not what port scanners leave, and not all of it.
     fn warn(&mut self, address: &str, ending: &Ending) {
-        let Ending::Handshake(error) = ending else { return };
-        let quiet =
-            matches!(error.refusal(), Refusal::Malformed | Refusal::TooSlow | Refusal::Linked);
+        let quiet = match ending {
+            Ending::Handshake(error) => {
+                matches!(error.refusal(), Refusal::Malformed | Refusal::TooSlow | Refusal::Linked)
+            }
+            // What port scanners send is no TLS, either.
+            Ending::Tls(rustls::Error::InvalidMessage(_)) | Ending::Socket(_) => true,
+            Ending::Tls(_) => false,
+        };
         let lately = self.warned.is_some_and(|warned| self.now < warned + WARNING_PAUSE);
         if !quiet && !lately {
             self.warned = Some(self.now);
-            match error {
-                HandshakeError::Refused(_) => tracing::warn!(address, "a node is {error}"),
-                HandshakeError::RefusedByPeer(_) => tracing::warn!(address, "{error}"),
+            match ending {
+                Ending::Handshake(error @ HandshakeError::Refused(_)) => {
+                    tracing::warn!(address, "a node is {error}");
+                }
+                Ending::Handshake(error @ HandshakeError::RefusedByPeer(_)) => {
+                    tracing::warn!(address, "{error}");
+                }
+                Ending::Tls(rustls::Error::AlertReceived(_)) => {
+                    tracing::warn!(address, "{ending}");
+                }
+                Ending::Tls(_) | Ending::Socket(_) => {
+                    tracing::warn!(address, "a node is refused: {ending}");
+                }
             }
         }
     }

@@ -67,7 +67,7 @@ impl Linked {
                 return Ok(true);
             }
             let space = self.decoder.space();
-            let count = match (&self.link.stream).read(space) {
+            let count = match (&self.link.wire).read(space) {
                 Ok(0) => return Err(io::Error::other("closed by the peer")),
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),

@@ -264,9 +264,9 @@ impl PeerThread {
             unreachable!("only a link is closed")
         };
         let link = linked.link;
-        deregister(self.poll.registry(), &link.stream);
+        deregister(self.poll.registry(), link.wire.socket());
         // It may be closed already, and a sender may hold it for a moment longer.
-        let _gone = link.stream.shutdown(Shutdown::Both);
+        let _gone = link.wire.shutdown(Shutdown::Both);
         link.outbox.close();
         self.linked.remove(&link.node);
         self.shared.links.rcu(|links| {
@@ -349,9 +349,10 @@ impl PeerThread {
                 unreachable!("handshakes ended when the stop began")
             };
             while linked.link.flush() == Flushed::More {}
-            if linked.link.outbox.bytes() == 0 && !std::mem::replace(&mut linked.shut, true) {
+            let is_all = linked.link.outbox.bytes() == 0 && !linked.link.wire.has_unsent();
+            if is_all && !std::mem::replace(&mut linked.shut, true) {
                 // If it fails, the link is gone already.
-                let _gone = linked.link.stream.shutdown(Shutdown::Write);
+                let _gone = linked.link.wire.shutdown(Shutdown::Write);
             }
             if at_once {
                 over.push(at);

@@ -6,7 +6,7 @@ use storage::engine::Layout;
 
 use command::{
     ExpireIf, Expiry, ObservedVersion, Read, Reply, SetIf, SetReply, Step, Transaction, Write,
-    apply,
+    Writer, apply,
 };
 
 /// Random commands: those of the tests of `command`.

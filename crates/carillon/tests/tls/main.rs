@@ -1,11 +1,17 @@
-//! TLS, with other people's programs: redis-cli, curl and openssl. Certificates come from
-//! `carillon certs dev`.
+//! TLS, with other people's programs: redis-cli, curl, openssl and nbdinfo. Certificates come from
+//! `carillon certs dev`. Client libraries: `tests/clients/with_tls.py`.
+
+mod certs;
+mod commands;
+mod peers;
+mod volumes;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
+
+use certs::{Certs, run, text};
 
 use harness::node::{Node, TEST_TIMEOUT};
 use harness::ports::unused;
@@ -13,83 +19,6 @@ use harness::process::Directory;
 use harness::until;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
-
-/// Runs a program with this input, and waits for its end.
-fn run(program: &str, args: &[&str], input: &[u8]) -> Output {
-    let mut command = Command::new(program);
-    let piped = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = piped.stderr(Stdio::piped()).spawn().expect("it is installed");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    std::thread::scope(|scope| {
-        // One that refuses the connection reads nothing.
-        scope.spawn(move || stdin.write_all(input).is_ok());
-        child.wait_with_output().expect("it ends")
-    })
-}
-
-fn text(output: &Output) -> String {
-    let all = [&output.stdout[..], &output.stderr[..]].concat();
-    String::from_utf8_lossy(&all).trim().to_owned()
-}
-
-/// A directory of certificates.
-struct Certs(PathBuf);
-
-impl Certs {
-    fn make(dir: &Path, more: &[&str]) -> Self {
-        let words = [&["certs", "dev", "--dir", dir.to_str().unwrap()], more].concat();
-        let made = run(PROGRAM, &words, b"");
-        assert!(made.status.success(), "{}", text(&made));
-        Self(dir.to_owned())
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a path").to_owned()
-    }
-
-    /// Flags of a node that has this certificate.
-    fn flags(&self) -> [String; 4] {
-        let flag = |name: &str, file| [format!("--{name}"), self.file(file)];
-        let [cert, key] = [flag("tls-cert-file", "server.pem"), flag("tls-key-file", "server.key")];
-        [cert, key].concat().try_into().expect("four")
-    }
-
-    /// `redis-cli` that trusts this authority, and shows a certificate if asked for.
-    fn redis_cli(&self, at: SocketAddr, shows: Option<&Self>, words: &[&str]) -> Output {
-        self.redis_cli_with(at, shows, words, b"")
-    }
-
-    fn redis_cli_with(
-        &self,
-        at: SocketAddr,
-        shows: Option<&Self>,
-        words: &[&str],
-        input: &[u8],
-    ) -> Output {
-        let port = at.port().to_string();
-        let mut all = vec!["-p".to_owned(), port, "--tls".into()];
-        all.extend(["--cacert".into(), self.file("ca.pem")]);
-        if let Some(own) = shows {
-            all.extend(["--cert".into(), own.file("client.pem")]);
-            all.extend(["--key".into(), own.file("client.key")]);
-        }
-        let all: Vec<&str> = all.iter().map(String::as_str).chain(words.iter().copied()).collect();
-        run("redis-cli", &all, input)
-    }
-
-    /// The serial number of the certificate that a listener shows.
-    fn serial(&self, at: SocketAddr) -> String {
-        let (connect, ca) = (at.to_string(), self.file("ca.pem"));
-        let shown = run(
-            "openssl",
-            &["s_client", "-connect", &connect, "-CAfile", &ca, "-verify_return_error"],
-            b"",
-        );
-        assert!(text(&shown).contains("Verify return code: 0 (ok)"), "{}", text(&shown));
-        let serial = run("openssl", &["x509", "-noout", "-serial"], &shown.stdout);
-        text(&serial)
-    }
-}
 
 /// A node with TLS listeners of Redis and HTTP clients.
 fn node(name: &str, certs: &Certs, more: &[&str]) -> (Node, SocketAddr, SocketAddr) {
@@ -205,12 +134,18 @@ fn new_certificates_are_taken_while_the_node_runs() {
 
 #[test]
 fn who_never_ends_a_handshake_is_closed_and_others_are_served() {
-    const HALF_OPEN: usize = 500;
+    // `make soak` has more.
+    let half_open = std::env::var("TEST_HALF_OPEN").map_or(500, |n| n.parse().expect("a number"));
     let dir = Directory::new("tls_half").unwrap();
     let certs = Certs::make(&dir.path().join("certs"), &[]);
-    let (node, resp, _http) = node("tls_half_node", &certs, &[]);
+    let most = (half_open + 100).to_string();
+    let (node, resp, _http) = node("tls_half_node", &certs, &["--connections-max", &most]);
     let mut half: Vec<TcpStream> =
-        (0..HALF_OPEN).map(|_| TcpStream::connect(resp).expect("it is accepted")).collect();
+        (0..half_open).map(|_| TcpStream::connect(resp).expect("it is accepted")).collect();
+    // Some have begun: a record that says that more comes.
+    for stream in half.iter_mut().step_by(2) {
+        stream.write_all(&[22, 3, 1, 2, 0, 1]).expect("it is read");
+    }
     assert_eq!(text(&certs.redis_cli(resp, None, &["PING"])), "PONG");
     assert_eq!(node.connect().ask(&["PING"]).unwrap().text(), "PONG");
     for stream in &mut half {
