@@ -39,6 +39,11 @@ fn all_rules_hold() {
     assert!(sum(|c| c.answered) > 1_000, "the runs do something");
     println!("{} cached, {} invalidations", sum(|c| c.cached), sum(|c| c.invalidations));
     assert!(sum(|c| c.cached) > 1_000 && sum(|c| c.invalidations) > 300, "clients cache");
+    let [read, written] = [sum(|c| c.blocks_read), sum(|c| c.blocks_written)];
+    let [fenced, takeovers] = [sum(|c| c.fenced), sum(|c| c.takeovers)];
+    println!("{written} blocks written, {read} read, {takeovers} takeovers, {fenced} refused");
+    assert!(read > 1_500 && written > 500, "volumes are used");
+    assert!(takeovers > 100 && fenced > 200, "sessions take them from each other");
     println!("{} leases, {} snapshots", sum(|c| c.leases), sum(|c| c.travels));
     assert!(sum(|c| c.leases) > 50 && sum(|c| c.travels) > 40, "snapshots are read twice");
     println!("{} reads of snapshots by followers", sum(|c| c.followers_read));
