@@ -337,8 +337,8 @@ fn page(all: &[Found], repetitions: usize) -> Page {
         "The document: a paper on SDDSfL, a block device of Linux whose 4 KiB blocks lie in the \
          memory of up to four computers (LH* with open addressing, gigabit Ethernet, one block at \
          a time through a module of the kernel), beside disks of 2008. It gives its times in \
-         figures only. Here: volumes over NBD, which keep what they answered on disk; all nodes on one \
-         machine.",
+         figures only. Here: volumes over NBD, which keep what they answered on disk; all nodes \
+         on one machine.",
     );
     page.head("Claims");
     page.verdicts(&verdicts(all));
