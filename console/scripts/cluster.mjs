@@ -11,7 +11,10 @@ const READY_TIMEOUT_MS = 30_000;
 /** How long they may take to end before they are killed. */
 const STOP_TIMEOUT_MS = 10_000;
 /** A node's ports are at these distances from its port for Redis clients. */
-const PORT_OFFSETS = { resp: 0, native: 1021, http: 1101, peer: 1221 };
+const PORT_OFFSETS = { resp: 0, native: 1021, http: 1101, peer: 1221, nbd: 4430 };
+/** The base ports to choose from: the system gives no port of such a cluster to an outgoing connection (those are
+ * from 32768 on). */
+const BASE_PORTS = { first: 12_000, count: 16_000 };
 
 /** The binary: CARILLON, or what `make build` has built. */
 export function binary() {
@@ -50,7 +53,8 @@ function isFree(/** @type {number} */ port) {
 
 /** A base port whose offsets are all free. */
 async function freeBasePort(/** @type {number} */ nodes) {
-  for (let base = 20_000 + Math.floor(Math.random() * 20_000), tries = 0; tries < 50; base += 100, tries++) {
+  for (let tries = 0; tries < 50; tries++) {
+    const base = BASE_PORTS.first + Math.floor(Math.random() * BASE_PORTS.count);
     const ports = Object.values(PORT_OFFSETS).flatMap((offset) =>
       Array.from({ length: nodes }, (_, i) => base + offset + i),
     );

@@ -8,6 +8,7 @@ a whole start command with the places {dir}, {resp}, {native} and {http}.
 import http.client
 import json
 import os
+import random
 import resource
 import shlex
 import shutil
@@ -31,18 +32,28 @@ COMMANDS = {
     "--native 127.0.0.1:{native} --http 127.0.0.1:{http}",
 }
 START_SECONDS_MAX = 60.0
+# Linux gives the ports from 32768 on to outgoing connections: a server that starts there may find
+# its port taken.
+PORTS = range(10_000, 32_000)
 STOP_SECONDS_MAX = 30.0
 
 
 def free_ports(count):
-    """Ports that nothing listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports that nothing listens on now, and that no outgoing connection is given."""
+    sockets = {}
+    while len(sockets) < count:
+        port = random.choice(PORTS)
+        if port in sockets:
+            continue
+        one = socket.socket()
+        try:
+            one.bind(("127.0.0.1", port))
+            sockets[port] = one
+        except OSError:
+            one.close()
+    for one in sockets.values():
+        one.close()
+    return list(sockets)
 
 
 def raise_file_limit():

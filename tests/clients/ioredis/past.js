@@ -20,7 +20,9 @@ async function check(name, test) {
 const clients = nodes.map(([host, port]) => new Redis({ host, port: Number(port) }));
 await clients[0].set(key, "before");
 await sleep(50);
-const at = `${Date.now()}ms`;
+// By the node's clock: where this machine's clock is set while nodes run, they do not follow it.
+const [seconds, micros] = await clients[0].time();
+const at = `${Number(seconds) * 1000 + Math.floor(Number(micros) / 1000)}ms`;
 await sleep(50);
 await clients[0].mset(key, "after", `${key}:later`, "x");
 
