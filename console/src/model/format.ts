@@ -67,10 +67,10 @@ export function clock(atMs: number, withMillis = false): string {
   return withMillis ? `${time}.${pad(date.getMilliseconds(), 3)}` : time;
 }
 
-export function dateTime(atMs: number): string {
+export function dateTime(atMs: number, withMillis = false): string {
   const date = new Date(atMs);
   const pad = (value: number) => String(value).padStart(2, "0");
-  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${clock(atMs)}`;
+  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${clock(atMs, withMillis)}`;
 }
 
 /** The milliseconds of a version (`carillon-timestamp`): a hybrid time has 16 bits of count below. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Api } from "../../src/api/client";
-import type { Decision, KeyChange, KeyHistory, Keyspace, Route } from "../../src/api/types";
+import type { Decision, KeyChange, KeyHistory, Keyspace } from "../../src/api/types";
 import { fromText, toText } from "../../src/model/bytes";
 import { EMPTY, nodeName } from "../../src/model/model";
 import { formatRoute, parseRoute } from "../../src/state/router.svelte";
@@ -26,7 +26,6 @@ import {
   withPage,
 } from "../../src/views/keys/history";
 import { before, listVersions, VERSIONS_MAX } from "../../src/views/keys/versions";
-import { keysToTry, summarise } from "../../src/views/lookups/compare";
 import {
   filterShards,
   isTroubled,
@@ -38,7 +37,7 @@ import {
   troubleOf,
 } from "../../src/views/shards/table";
 import { factsOf, halvings, keyspaceToShow, STEPS } from "../../src/views/tour/steps";
-import { answer, DOWN, modelOf, routes, SPLIT, WELL } from "./recording";
+import { answer, DOWN, modelOf, SPLIT, WELL } from "./recording";
 
 describe("addresses of views", () => {
   it("go there and back", () => {
@@ -433,35 +432,6 @@ describe("the history of a key", () => {
     expect(bound.changes).toHaveLength(PAGES_MAX);
     const more = await readHistory(endless, "0", fromText("k"), { list: bound });
     expect(more.changes).toHaveLength(PAGES_MAX + 1);
-  });
-});
-
-describe("lookups compared", () => {
-  it("are told by hops, messages and time", () => {
-    const all = [
-      ...routes(WELL, "catalog", "bell-7", "iterative+noimages"),
-      ...routes(SPLIT, "catalog", "bell-7", "iterative+noimages"),
-    ];
-    const summaries = summarise(all);
-    expect(summaries.map((each) => each.lookup)).toEqual(["full", "chord", "chord-sharp", "linear", "lh"]);
-    for (const each of summaries) {
-      expect(each.found + each.failed).toBe(2);
-      expect(each.histogram.reduce((sum, n) => sum + n, 0)).toBe(each.found);
-      expect(each.histogram).toHaveLength(each.hopsMax + 1);
-    }
-    expect(summaries[0]?.hopsMean).toBe(0);
-  });
-
-  it("say why one finds nothing", () => {
-    const [lh] = summarise(routes(WELL, "0", "greeting").filter((route: Route) => route.lookup === "lh"));
-    expect(lh).toMatchObject({ found: 0, failed: 1, histogram: [] });
-    expect(lh?.failure).toContain("linear-hash");
-  });
-
-  it("try a bounded number of keys", () => {
-    expect(keysToTry("k", 3)).toEqual(["k1", "k2", "k3"]);
-    expect(keysToTry("k", 1e9)).toHaveLength(100);
-    expect(keysToTry("k", NaN)).toHaveLength(0);
   });
 });
 

@@ -73,3 +73,11 @@ export function lesson(routes: readonly Route[], longer: LookupName, shorter: Lo
   if ((a.begins_at ?? null) !== (b.begins_at ?? null) || b.hops > a.hops) return 0;
   return b.hops < a.hops ? 2 : 1;
 }
+
+/** Whether the lookups of one key began at different shards: then their hops differ by that, too. */
+export function isUneven(routes: readonly Route[]): boolean {
+  const begins = routes
+    .filter((route) => route.failure === undefined)
+    .map((route) => route.begins_at ?? null);
+  return new Set(begins.filter((shard) => shard !== null)).size > 1;
+}

@@ -224,17 +224,21 @@ pub fn run_file(path: &Path) -> Exit {
         output::complain(&format!("at {} ms: {}: {why}", timed.ms, file::shown(timed)));
     }
     let (setup, counts) = (sim.setup().clone(), sim.counts());
+    // Before the judges look: that is an action, too.
+    let actions = match sim.actions().0 {
+        1 => "1 action".to_owned(),
+        count => format!("{count} actions"),
+    };
     if sim.broken().is_none() {
         // A cluster that never formed is told below, by its phase.
         let _forming = sim.act(sim::live::action::Action::Check);
     }
     let text = format!(
-        "{} of {} nodes, seed {}: {ends_ms} ms, {} actions, {} requests answered\n\
+        "{} of {} nodes, seed {}: {ends_ms} ms, {actions}, {} requests answered\n\
          digest {digest:016x}\n",
         setup.kind.name(),
         setup.nodes,
         setup.seed,
-        sim.actions().0,
         counts.answered,
     );
     let _unread = output::raw(text.as_bytes());
