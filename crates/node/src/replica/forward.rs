@@ -34,7 +34,7 @@ use crate::replica::entry::{Batch, HEADER_BYTES, Spent, Waiter};
 use crate::reshape::reroute::answer_applied;
 use crate::routing::session::{BatchId, BatchVerdict, WINDOW_MS};
 use crate::rpc::message::{RpcMessage, RpcRequestId};
-use command::{NotDone, reply};
+use command::{NotDone, Reply, reply};
 
 /// Bytes of batches that are held for the leader of one shard, beyond which more are refused.
 const HELD_BYTES_MAX: usize = 64 << 20;
@@ -108,6 +108,9 @@ struct SentBatch {
     is_client_answered: bool,
     /// Whether it is known what became of it.
     is_outcome_known: bool,
+    /// What this shard has replied, if it has turned some of it away, until the same is known of
+    /// all before: what was turned away goes to another shard in the order in which it came here.
+    turned_away: Option<(ShardId, Vec<Reply>)>,
 }
 
 struct Reader {
@@ -274,15 +277,15 @@ impl ForwardedWrites {
             self.used_at = post.now;
             let sequence = self.next_sequence;
             self.next_sequence += 1;
-            let (times, due, is_client_answered, is_outcome_known) = (0, true, false, false);
             self.sent.push_back(SentBatch {
                 held,
                 sequence,
                 sent_ms,
-                times,
-                due,
-                is_client_answered,
-                is_outcome_known,
+                times: 0,
+                due: true,
+                is_client_answered: false,
+                is_outcome_known: false,
+                turned_away: None,
             });
         }
         let session = self.session;

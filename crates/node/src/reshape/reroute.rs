@@ -9,9 +9,9 @@
 //!          └──► the others: answered        └──── not yet: waits (later ones wait behind it)
 //! ```
 //!
-//! Commands of one client for one key stay in order: they come back in order, and the node sends
-//! them on in order. A client that learns of the right half earlier waits for its answers before it
-//! goes there.
+//! Commands of one client for one key stay in order: they come back in order, even if replies of a
+//! remote leader do not (`replica::forward`), and the node sends them on in order. A client that
+//! learns of the right half earlier waits for its answers before it goes there.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|

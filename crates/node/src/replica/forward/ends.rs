@@ -48,7 +48,13 @@ impl ForwardedWrites {
             self.held_bytes -= bytes.len();
             effects.answers.push(Answer::NotDone { origin, waiters, why });
         }
-        for SentBatch { held, is_client_answered, .. } in self.sent.drain(..) {
+        for mut sent in self.sent.drain(..) {
+            if let Some((shard, replies)) = sent.take_turned_away() {
+                self.held_bytes -= sent.held.bytes.len();
+                sent.answer(shard, replies, effects);
+                continue;
+            }
+            let SentBatch { held, is_client_answered, .. } = sent;
             let HeldBatch { origin, waiters, bytes, .. } = held;
             self.held_bytes -= bytes.len();
             if !is_client_answered {

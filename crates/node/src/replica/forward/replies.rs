@@ -49,26 +49,34 @@ impl ForwardedWrites {
         effects: &mut Effects,
     ) {
         let sent = &mut self.sent[place];
-        sent.is_outcome_known = true;
-        if !std::mem::replace(&mut sent.is_client_answered, true) {
-            let waiters = std::mem::take(&mut sent.held.waiters);
+        if std::mem::replace(&mut sent.is_outcome_known, true) {
+            return;
+        }
+        if !sent.is_client_answered {
             let replies = replies.and_then(|bytes| reply::decode_all(bytes).ok());
-            let replies = replies.filter(|replies| replies.len() == waiters.len());
-            let origin = sent.held.origin;
+            let replies = replies.filter(|replies| replies.len() == sent.held.waiters.len());
+            let is_moved = |reply: &Reply| matches!(reply, Reply::Moved { .. });
             match replies {
+                Some(replies) if place > 0 && replies.iter().any(is_moved) => {
+                    sent.turned_away = Some((shard, replies));
+                }
                 Some(replies) => {
-                    let bytes = std::mem::take(&mut sent.held.bytes);
-                    self.held_bytes -= bytes.len();
-                    answer_applied(shard, origin, Spent { bytes, waiters }, replies, effects);
+                    self.held_bytes -= sent.held.bytes.len();
+                    sent.answer(shard, replies, effects);
                 }
                 None => {
-                    let why = NotDone::OutcomeUnknown;
+                    sent.is_client_answered = true;
+                    let (origin, why) = (sent.held.origin, NotDone::OutcomeUnknown);
+                    let waiters = std::mem::take(&mut sent.held.waiters);
                     effects.answers.push(Answer::NotDone { origin, waiters, why });
                 }
             }
         }
-        while let Some(done) = self.sent.pop_front_if(|sent| sent.is_outcome_known) {
+        while let Some(mut done) = self.sent.pop_front_if(|sent| sent.is_outcome_known) {
             self.held_bytes -= done.held.bytes.len();
+            if let Some((shard, replies)) = done.take_turned_away() {
+                done.answer(shard, replies, effects);
+            }
         }
     }
 
@@ -79,7 +87,12 @@ impl ForwardedWrites {
     fn close_session(&mut self, why: NotDone, sequence: u64, effects: &mut Effects) {
         let refused = self.sent.iter().find(|sent| sent.sequence == sequence);
         let is_nowhere = refused.is_some_and(|refused| refused.times == 1);
-        for sent in self.sent.drain(..) {
+        for mut sent in self.sent.drain(..) {
+            if let Some((shard, replies)) = sent.take_turned_away() {
+                self.held_bytes -= sent.held.bytes.len();
+                sent.answer(shard, replies, effects);
+                continue;
+            }
             let is_sure = is_nowhere && sent.sequence >= sequence;
             let why = if is_sure { why } else { NotDone::OutcomeUnknown };
             let HeldBatch { origin, waiters, bytes, .. } = sent.held;
@@ -193,5 +206,20 @@ impl ForwardedWrites {
         if let Some(op) = self.operations.iter_mut().find(|op| op.number == number) {
             op.done = Some((index, result));
         }
+    }
+}
+
+impl SentBatch {
+    /// The replies that were held back, if its clients still wait for them.
+    pub(super) fn take_turned_away(&mut self) -> Option<(ShardId, Vec<Reply>)> {
+        self.turned_away.take_if(|_| !self.is_client_answered)
+    }
+
+    /// Answers its clients, and has the commands that the shard has turned away sent on.
+    pub(super) fn answer(&mut self, shard: ShardId, replies: Vec<Reply>, effects: &mut Effects) {
+        self.is_client_answered = true;
+        let bytes = std::mem::take(&mut self.held.bytes);
+        let waiters = std::mem::take(&mut self.held.waiters);
+        answer_applied(shard, self.held.origin, Spent { bytes, waiters }, replies, effects);
     }
 }

@@ -72,12 +72,57 @@ impl One {
         self.send_to(LEADER)
     }
 
-    fn done(&mut self, (session, sequence): (u64, u64)) {
+    fn done(&mut self, batch: (u64, u64)) {
+        self.replied(batch, Reply::Int(1));
+    }
+
+    fn replied(&mut self, (session, sequence): (u64, u64), with: Reply) {
         let mut replies = Vec::new();
-        reply::encode_all(&[Reply::Int(1)], &mut replies);
+        reply::encode_all(&[with], &mut replies);
         let verdict = BatchVerdict::Done(Some(replies.into()));
         self.forward.written(ShardId(1), session, sequence, verdict, &mut self.effects);
     }
+}
+
+/// A reply is lost and comes again behind a later one: what both batches lose to another shard goes
+/// there as it came here.
+#[test]
+fn batches_that_are_turned_away_go_on_in_their_order() {
+    let moved = || Reply::Moved { from: keyspace::Cut::Slot(0) };
+    let waiters = |one: &One| -> Vec<u64> {
+        let moved = one.effects.moved.iter();
+        moved.map(|command| command.waiter.0).collect()
+    };
+    let mut one = One::new();
+    (0..4).for_each(|waiter| one.write(waiter, b"v"));
+    let sent = one.send();
+    assert_eq!(sent.len(), 4);
+    one.done(sent[0]);
+    let rest = &sent[1..];
+    one.replied(rest[1], moved());
+    one.replied(rest[1], moved());
+    assert!(waiters(&one).is_empty(), "the one before may be turned away, too");
+    one.replied(rest[2], Reply::Int(1));
+    assert_eq!(one.effects.answers.len(), 2, "what was done needs no order");
+    one.replied(rest[0], moved());
+    assert_eq!(waiters(&one), [1, 2]);
+    assert!(one.forward.is_idle());
+    assert_eq!(one.forward.held(), (0, 0));
+
+    // The session ends before the first is heard of.
+    let mut one = One::new();
+    (0..3).for_each(|waiter| one.write(waiter, b"v"));
+    let sent = one.send();
+    one.done(sent[0]);
+    one.replied(sent[2], moved());
+    one.forward.abandon(NotDone::NoSuchShard, NotDone::OutcomeUnknown, &mut one.effects);
+    assert_eq!(waiters(&one), [2]);
+    let unknown = |answer: &Answer| {
+        matches!(answer, Answer::NotDone { waiters, why: NotDone::OutcomeUnknown, .. }
+            if *waiters == [Waiter(1)])
+    };
+    assert!(one.effects.answers.iter().any(unknown));
+    assert_eq!(one.forward.held(), (0, 0));
 }
 
 /// However long there is always something under way.
