@@ -9,6 +9,7 @@ import type {
   KeyHistory,
   KeyPage,
   Keyspace,
+  KeyspaceChange,
   LookupForm,
   LookupName,
   Metrics,
@@ -104,8 +105,21 @@ export class Api {
     return this.json("POST", "/v1/keyspaces", keyspace);
   }
 
-  alterKeyspace(name: string, change: Omit<NewKeyspace, "name" | "placement">): Promise<Keyspace> {
+  alterKeyspace(name: string, change: KeyspaceChange): Promise<Keyspace> {
     return this.json("PATCH", `/v1/keyspaces/${encodeURIComponent(name)}`, change);
+  }
+
+  cloneVolume(volume: string, clone: { name: string }): Promise<Keyspace> {
+    return this.json("POST", `/v1/volumes/${encodeURIComponent(volume)}/clone`, clone);
+  }
+
+  /** Copies a part of what a clone shares. */
+  flattenVolume(clone: string): Promise<{ copied_blocks: number; is_done: boolean }> {
+    return this.json("POST", `/v1/volumes/${encodeURIComponent(clone)}/flatten`, {});
+  }
+
+  takeSnapshot(keyspace: string): Promise<{ id: string }> {
+    return this.json("POST", "/v1/snapshots", { keyspaces: [keyspace] });
   }
 
   async dropKeyspace(name: string): Promise<void> {

@@ -243,6 +243,15 @@ export interface Keyspace {
   replicas: number;
   shards: number;
   keys: number;
+  volume?: VolumeOptions | null;
+  clone_of?: { volume: string; at: string; at_ms: number } | null;
+}
+
+/** What makes a keyspace a volume. */
+export interface VolumeOptions {
+  bytes: number;
+  block_bytes?: number;
+  shared?: boolean;
 }
 
 export interface NewKeyspace {
@@ -251,6 +260,11 @@ export interface NewKeyspace {
   durability?: Durability;
   retention_ms?: number;
   replicas?: number;
+  volume?: VolumeOptions;
+}
+
+export interface KeyspaceChange extends Omit<NewKeyspace, "name" | "placement" | "volume"> {
+  volume_bytes?: number;
 }
 
 export type DecisionOutcome = "dry" | "under-way" | "done" | "not-done" | "handed-on";

@@ -103,6 +103,8 @@ const keyspace = has({
   placement: oneOf("hashed", "ordered", "linear-hash"),
   durability: string,
   ...all(["id", "retention_ms", "replicas", "shards", "keys"], number),
+  volume: optional(nullOr(has({ bytes: number, block_bytes: optional(number), shared: optional(bool) }))),
+  clone_of: optional(nullOr(has({ volume: string, at: string, at_ms: number }))),
 });
 
 const half = all(["shard", "right"], number);

@@ -26,6 +26,10 @@ pub struct Counts {
     pub fenced: u64,
     /// See `blocks_read`.
     pub takeovers: u64,
+    /// Clones of a volume, and blocks that were read of them.
+    pub clones: u64,
+    /// See `clones`.
+    pub clone_reads: u64,
     /// Versions that clients have cached, and invalidations that they have heard.
     pub cached: u64,
     /// See `cached`.

@@ -120,6 +120,8 @@ named! {
         UnfencedWrite = "unfenced-write",
         /// The right half of a shard that was split knows of no fence (G28).
         ForgottenFence = "forgotten-fence",
+        /// A block that a clone does not have is read from its source as that is now (G21).
+        LateClone = "late-clone",
         /// A block that an old image sends to the old bucket is lost, and answered (S4, G11).
         StaleImage = "stale-image",
         /// A node reads frames whose checksum does not fit.
@@ -178,7 +180,11 @@ impl Plant {
     pub fn is_of_volumes(self) -> bool {
         matches!(
             self,
-            Self::UnwaitedFence | Self::UnfencedWrite | Self::ForgottenFence | Self::StaleImage
+            Self::UnwaitedFence
+                | Self::UnfencedWrite
+                | Self::ForgottenFence
+                | Self::LateClone
+                | Self::StaleImage
         )
     }
 

@@ -7,7 +7,7 @@ use super::super::World;
 use super::super::feeds::FEEDS;
 use super::super::snapshots::TRAVELLERS;
 use super::super::tracking::TRACKERS;
-use super::super::volumes::VOLUMES;
+use super::super::volumes::{CLONES, VOLUMES};
 use super::{KeyOp, Op};
 use crate::command::Command;
 use crate::machine::VIEWERS;
@@ -59,6 +59,9 @@ impl World {
         }
         if answer.origin() == VOLUMES {
             return self.volume_answered(answer);
+        }
+        if answer.origin() == CLONES {
+            return self.clone_answered(&answer);
         }
         if Self::is_wide(&answer) {
             return self.handle_multi_shard_answer(answer);

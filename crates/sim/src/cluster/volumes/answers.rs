@@ -144,7 +144,7 @@ impl World {
 
     /// Whether none of these clients waits.
     pub(in crate::cluster) fn is_volume_idle(&self) -> bool {
-        self.volumes.as_ref().is_none_or(|all| all.ops.is_empty())
+        self.volumes.as_ref().is_none_or(|all| all.ops.is_empty() && all.cloner.is_idle())
     }
 
     /// What these clients wait for, as text.

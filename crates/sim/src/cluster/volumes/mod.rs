@@ -16,6 +16,8 @@
 //! 3. Nobody is refused by nobody.
 //! 4. A healed cluster lets a new session take the volume and write, and every block be read.
 //!
+//! One more client clones the volume: [`clones`].
+//!
 //! These clients have dice of their own. They are there in a third of the runs, and wherever a bug
 //! is planted that only they find.
 
@@ -40,8 +42,11 @@ use crate::machine::NOBODY;
 use crate::rng::Rng;
 
 mod answers;
+mod clones;
 mod judge;
 
+pub use clones::CLONES;
+use clones::CloneClient;
 use judge::BlockAccess;
 
 /// The volume.
@@ -68,7 +73,7 @@ const THERE_MS_MAX: u64 = 20_000;
 
 /// Whether a keyspace has clients of its own, and is not for all.
 pub(super) fn is_apart(name: &str) -> bool {
-    name == DISK || is_wide(name)
+    name == DISK || name.starts_with(clones::PREFIX) || is_wide(name)
 }
 
 /// Whether there are such clients in a run.
@@ -84,6 +89,7 @@ pub(super) fn has(options: &Options) -> bool {
 pub(super) struct VolumeClients {
     pub(super) rng: Rng,
     clients: Vec<VolumeClient>,
+    cloner: CloneClient,
     /// Of each node, and when it had started.
     epochs: Vec<(u64, Epochs)>,
     ops: BTreeMap<u64, VolumeOp>,
@@ -148,6 +154,7 @@ impl VolumeClients {
         Self {
             rng: Rng::new(mix(options.seed ^ 0x766f_6c75)),
             clients: (0..CLIENTS).map(|number| client(number % options.nodes)).collect(),
+            cloner: CloneClient::new(),
             epochs: vec![(0, Epochs::default()); options.nodes],
             ops: BTreeMap::new(),
             made: FIRST,
@@ -235,6 +242,7 @@ impl World {
                 self.run_volume_client(&mut all, number);
             }
         }
+        self.run_clones(&mut all, at);
         let reads = all.ops.iter().filter(|(_, op)| {
             op.at == at && matches!(&op.what, VolumeRequest::Read(read) if read.is_ready)
         });
