@@ -1,6 +1,9 @@
 //! What a node answers about locks and durable topics.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use keyspace::Timestamp;
 
 use crate::{
     Acknowledged, ApiError, Done, GroupInfo, GroupSpec, LockInfo, LockSpec, RequestId,
@@ -83,6 +86,33 @@ pub trait TopicService {
     }
     /// Ends a group; its place is a topic and its name.
     fn unsubscribe(&self, _id: RequestId, _keyspace: &str, _place: (&str, &str), done: Done<()>) {
+        done(Err(no_topics()));
+    }
+    /// The time, as [`Self::await_message`] and [`Self::await_lock`] take it.
+    fn moment(&self) -> Timestamp {
+        Timestamp::ZERO
+    }
+    /// Waits until a topic has new messages above a time, or for so long. `None`: it may have.
+    /// `Some`: it has none up to this time, and another question may begin there.
+    fn await_message(
+        &self,
+        _keyspace: &str,
+        _topic: &str,
+        _above: Timestamp,
+        _wait: Duration,
+        done: Done<Option<Timestamp>>,
+    ) {
+        done(Err(no_topics()));
+    }
+    /// Waits until somebody has taken, renewed or released a lock above a time; as
+    /// [`Self::await_message`].
+    fn await_lock(
+        &self,
+        _name: &str,
+        _above: Timestamp,
+        _wait: Duration,
+        done: Done<Option<Timestamp>>,
+    ) {
         done(Err(no_topics()));
     }
     /// Hands out at most so many messages to a member of a group, if there are any.

@@ -11,6 +11,7 @@
 //! The `id` of an event is a token: the position behind it. An event has all changes of one commit,
 //! so no position lies within one.
 
+use std::io::Write as _;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +96,7 @@ pub async fn show(
     };
     let feeding = context.read(|done| context.api.feed(asked.clone(), wake, done)).await?;
     let (sender, receiver) = mpsc::channel(1);
-    let writer = Writer { cluster: feeding.cluster, format };
+    let writer = Writer::new(feeding.cluster, format);
     // There is room for one.
     let _sent = sender.try_send(writer.hello(&feeding, &asked));
     tokio::spawn(run(feeding, writer, notify, sender));
@@ -121,7 +122,7 @@ async fn run(
         let piece = loop {
             let outputs = feeding.stream.take(PIECE_BYTES);
             let now = Instant::now();
-            let mut piece = String::new();
+            let mut piece = Vec::new();
             for output in &outputs {
                 match output {
                     // Later ones say more.
@@ -145,7 +146,7 @@ async fn run(
                 break piece;
             }
             if now >= quiet_until {
-                break ": keep-alive\n\n".to_owned();
+                break b": keep-alive\n\n".to_vec();
             }
             let look_at = (now + feeding.stream.pause()).min(quiet_until);
             tokio::select! {
@@ -250,9 +251,21 @@ fn filter(
     }
 }
 
+/// Appends formatted text to bytes.
+macro_rules! put {
+    ($out:expr, $($text:tt)+) => {
+        write!($out, $($text)+).expect("memory takes what is written")
+    };
+}
+
+fn put_json(data: &impl Serialize, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, data).expect("what is shown is JSON");
+}
+
 /// Writes what comes as events.
 struct Writer {
-    cluster: u64,
+    /// What all tokens of the cluster begin with: the position follows.
+    token: String,
     format: Format,
 }
 
@@ -271,13 +284,6 @@ struct ShownValue<'a> {
     version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at_ms: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct ShownCommit<'a> {
-    version: String,
-    at_ms: u64,
-    changes: Vec<ShownChange<'a>>,
 }
 
 #[derive(Serialize)]
@@ -321,12 +327,18 @@ impl Serialize for Field<'_> {
 }
 
 impl Writer {
+    fn new(cluster: u64, format: Format) -> Self {
+        let mut token = position_token(cluster, Timestamp::ZERO);
+        token.pop();
+        Self { token, format }
+    }
+
     fn token(&self, at: Timestamp) -> String {
-        position_token(self.cluster, at)
+        format!("{}{}", self.token, at.0)
     }
 
     fn hello(&self, feeding: &Feeding, asked: &FeedRequest) -> Bytes {
-        let (at, mut out) = (feeding.position, String::new());
+        let (at, mut out) = (feeding.position, Vec::new());
         // Who comes again before it has had all values gets them again.
         let id = (!asked.begins_with_values).then_some(at);
         let (keyspace, token, at_ms) = (&*asked.keyspace, self.token(at), at.millis());
@@ -335,15 +347,30 @@ impl Writer {
         out.into()
     }
 
-    fn event(&self, name: &str, id: Option<Timestamp>, data: &impl Serialize, out: &mut String) {
+    fn event(&self, name: &str, id: Option<Timestamp>, data: &impl Serialize, out: &mut Vec<u8>) {
         if let Some(at) = id {
-            *out += &format!("id: {}\n", self.token(at));
+            put!(out, "id: {}{}\n", self.token, at.0);
         }
-        let json = serde_json::to_string(data).expect("what is shown is JSON");
-        *out += &format!("event: {name}\ndata: {json}\n\n");
+        put!(out, "event: {name}\ndata: ");
+        put_json(data, out);
+        put!(out, "\n\n");
     }
 
-    fn output(&self, output: &FeedOutput, out: &mut String) {
+    /// Most of what is told: written as it comes, with no strings between.
+    fn commit(&self, Commit { at, changes }: &Commit, out: &mut Vec<u8>) {
+        let (token, version, at_ms) = (&self.token, at.0, at.millis());
+        put!(out, "id: {token}{version}\nevent: change\ndata: ");
+        put!(out, "{{\"version\":\"{version}\",\"at_ms\":{at_ms},\"changes\":[");
+        for (number, change) in changes.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            put_json(&self.change(change), out);
+        }
+        put!(out, "]}}\n\n");
+    }
+
+    fn output(&self, output: &FeedOutput, out: &mut Vec<u8>) {
         let field = |bytes| Field(self.format, bytes);
         match output {
             FeedOutput::Value { key, value, version, expires_at_ms } => {
@@ -352,11 +379,7 @@ impl Writer {
                 self.event("value", None, &ShownValue { key, value, version, expires_at_ms }, out);
             }
             FeedOutput::ValuesEnd(at) => self.event("values-end", Some(*at), &self.at(*at), out),
-            FeedOutput::Commit(Commit { at, changes }) => {
-                let changes = changes.iter().map(|change| self.change(change)).collect();
-                let (version, at_ms) = (at.0.to_string(), at.millis());
-                self.event("change", Some(*at), &ShownCommit { version, at_ms, changes }, out);
-            }
+            FeedOutput::Commit(commit) => self.commit(commit, out),
             FeedOutput::Resolved(at) => self.event("resolved", Some(*at), &self.at(*at), out),
             FeedOutput::TooLate { safe_point, restart } => {
                 let why = "changes above the position of this feed are collected: begin again at \
@@ -411,21 +434,22 @@ mod tests {
         let put = WhatChanged::Put { value: b"\xff"[..].into(), expiry_ms: 7 };
         let changes = vec![change(b"a", put), change(b"b", WhatChanged::Expired)];
         let commit = FeedOutput::Commit(Commit { at: Timestamp(65536), changes });
-        let mut text = String::new();
-        Writer { cluster: 0xc0ffee, format: Format::Json }.output(&commit, &mut text);
+        let told = |cluster, format, output: &FeedOutput| {
+            let mut text = Vec::new();
+            Writer::new(cluster, format).output(output, &mut text);
+            String::from_utf8(text).expect("events are text")
+        };
         assert_eq!(
-            text,
+            told(0xc0ffee, Format::Json, &commit),
             "id: snap-0000000000c0ffee-0-65536\nevent: change\n\
              data: {\"version\":\"65536\",\"at_ms\":1,\"changes\":[\
              {\"what\":\"put\",\"key\":\"a\",\"value\":{\"base64\":\"/w==\"},\"expires_at_ms\":7,\
              \"before\":\"old\"},{\"what\":\"expired\",\"key\":\"b\",\"before\":\"old\"}]}\n\n"
         );
-        let mut raw = String::new();
-        Writer { cluster: 0xc0ffee, format: Format::Raw }.output(&commit, &mut raw);
+        let raw = told(0xc0ffee, Format::Raw, &commit);
         assert!(raw.contains("\"key\":\"YQ==\",\"value\":\"/w==\""), "{raw}");
-        let mut end = String::new();
         let late = FeedOutput::TooLate { safe_point: Timestamp(65536), restart: Timestamp(131072) };
-        Writer { cluster: 1, format: Format::Json }.output(&late, &mut end);
+        let end = told(1, Format::Json, &late);
         assert!(!end.contains("id:") && end.contains("snap-0000000000000001-0-131072"), "{end}");
     }
 

@@ -1,7 +1,7 @@
 //! Locks with fencing tokens: `/v1/locks`.
 //!
-//! A request that waits asks again and again: nobody is told when a lock is released. So there is
-//! no order among those who wait, and a lock is had within `POLL_MAX` of its release.
+//! A request that waits looks again when the lock changes ([`super::waiting`]). There is no order
+//! among those who wait.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::context::Shared;
@@ -19,16 +19,13 @@ use super::openapi::WholeNumber;
 use super::problem::Problem;
 use super::txn::{Number, TIMES};
 use super::uri::{number, parameters};
+use super::waiting::Awaited;
 use crate::{ApiError, LOCKS_PAGE_MAX, LockInfo, LockSpec};
 
 /// A lease, unless it says otherwise.
 const TTL_MS: u64 = 30_000;
 /// A request waits for a lock at most so long.
 pub const WAIT_MS_MAX: u64 = 60_000;
-/// How soon one who waits asks again, at first …
-pub(super) const POLL_MIN: Duration = Duration::from_millis(10);
-/// … and at last.
-pub(super) const POLL_MAX: Duration = Duration::from_millis(200);
 /// Locks of a page, unless another number is asked for.
 const LIMIT: u64 = 100;
 
@@ -68,11 +65,6 @@ pub struct LockPage {
     next: Option<String>,
 }
 
-/// The next pause of one who asks again and again.
-pub(super) fn longer(pause: Duration) -> Duration {
-    (pause * 2).min(POLL_MAX)
-}
-
 /// Checks how long a request waits.
 pub(super) fn wait_of(wait_ms: Option<u64>) -> Result<Duration, Problem> {
     let wait_ms = wait_ms.unwrap_or_default();
@@ -105,17 +97,14 @@ pub async fn acquire(
     let body: AcquireBody = json(&context, &headers, body).await?;
     let until = Instant::now() + wait_of(body.wait_ms)?;
     let (owner, ttl_ms) = (body.owner, body.ttl_ms.unwrap_or(TTL_MS));
-    let mut pause = POLL_MIN;
     loop {
-        let id = context.next_id();
+        let (id, since) = (context.next_id(), context.api.moment());
         let spec = LockSpec { owner: owner.clone(), ttl_ms };
         let asked =
             context.change(TIMES, id, |done| context.api.lock_acquire(id, &name, spec, done));
         match asked.await {
             Err(ApiError::LockHeld { .. }) if Instant::now() < until => {
-                let left = until.saturating_duration_since(Instant::now());
-                sleep(pause.min(left)).await;
-                pause = longer(pause);
+                Awaited::Lock(&name).wait(&context, since, until).await;
             }
             done => return Ok(Json(done?)),
         }

@@ -137,6 +137,7 @@ pub mod topics;
 pub mod txn;
 mod uri;
 mod volumes;
+mod waiting;
 
 use std::path::PathBuf;
 use std::sync::Arc;

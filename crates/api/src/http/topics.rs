@@ -1,7 +1,6 @@
 //! Durable topics: `/v1/topics`.
 //!
-//! A take that waits asks again and again, in pauses that rise to [`POLL_MAX`](super::locks): so
-//! long after its publishing a message is handed out at most, if its group has nothing else.
+//! A take that waits looks again when its topic changes ([`super::waiting`]).
 
 use axum::Json;
 use axum::body::Body;
@@ -9,16 +8,17 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::context::{Context, Shared};
 use super::keyspaces::{json, json_within};
-use super::locks::{POLL_MIN, longer, wait_of};
+use super::locks::wait_of;
 use super::openapi::{self, WholeNumber};
 use super::problem::Problem;
 use super::txn::{BODY_BYTES_MAX, BoundedList, Bytes64, Number, TIMES, too_long};
 use super::uri::parameters;
+use super::waiting::Awaited;
 use crate::{
     Acknowledged, ApiError, GroupInfo, GroupSpec, GroupStart, MessageOrigin, TakenMessages,
     TopicInfo, TopicMessage, TopicSpec,
@@ -436,16 +436,15 @@ pub(super) async fn take_until(
     most: usize,
     until: Instant,
 ) -> Result<TakenMessages, ApiError> {
-    let mut pause = POLL_MIN;
+    let (topic, _) = place;
     loop {
-        let id = context.next_id();
+        let (id, since) = (context.next_id(), context.api.moment());
         let take = |done| context.api.take(id, keyspace, place, most, done);
         let taken = context.change(TIMES, id, take).await?;
         if taken != TakenMessages::default() || Instant::now() >= until {
             return Ok(taken);
         }
-        sleep(pause.min(until.saturating_duration_since(Instant::now()))).await;
-        pause = longer(pause);
+        Awaited::Message { keyspace, topic }.wait(context, since, until).await;
     }
 }
 

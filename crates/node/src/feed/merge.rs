@@ -52,8 +52,10 @@ const LIVE_WAIT_MS: u64 = 1_000;
 const CATCH_UP_WAIT_MS: u64 = 100;
 /// A question that waits for the next change is answered within this, or not looked at.
 const OVERDUE_NANOS: u64 = 1_200_000_000;
-/// A part is asked again after this, if it was not answered or got on no further.
+/// A part is asked again after this, if it was not answered or got on no further …
 const PAUSE_NANOS: u64 = 20_000_000;
+/// … and after this, if it told changes: what happens meanwhile comes in one answer.
+const PACE_NANOS: u64 = 2_000_000;
 
 /// A part of the keyspace that a feed asks, and who has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,47 +145,49 @@ struct Walk {
     found: Changes,
 }
 
-/// Changes by time and key.
+/// Changes by commit, and in each by key.
 #[derive(Debug, Default)]
 struct Changes {
-    all: BTreeMap<(Timestamp, Box<[u8]>), HeldKeyChange>,
+    all: BTreeMap<Timestamp, Vec<HeldKeyChange>>,
     bytes: usize,
 }
 
 impl Changes {
     fn put(&mut self, change: HeldKeyChange) {
         self.bytes += change.bytes();
-        let before = self.all.insert((change.at, change.key.clone()), change);
-        self.bytes -= before.map_or(0, |before| before.bytes());
+        let commit = self.all.entry(change.at).or_default();
+        match commit.binary_search_by(|other| other.key.cmp(&change.key)) {
+            Ok(place) => {
+                let before = std::mem::replace(&mut commit[place], change);
+                self.bytes -= before.bytes();
+            }
+            Err(place) => commit.insert(place, change),
+        }
     }
 
     fn first(&self) -> Option<Timestamp> {
-        self.all.first_key_value().map(|((at, _), _)| *at)
+        self.all.first_key_value().map(|(at, _)| *at)
     }
 
     fn last(&self) -> Option<Timestamp> {
-        self.all.last_key_value().map(|((at, _), _)| *at)
+        self.all.last_key_value().map(|(at, _)| *at)
     }
 
     fn pop_last(&mut self) {
-        if let Some((_, change)) = self.all.pop_last() {
-            self.bytes -= change.bytes();
-        }
+        let last = self.all.pop_last();
+        self.bytes -= last.map_or(0, |(_, changes)| bytes_of(&changes));
     }
 
     /// The changes of the first commit, taken out.
     fn take_first(&mut self) -> Option<Commit> {
-        let at = self.first()?;
-        let mut changes = Vec::new();
-        while let Some(entry) = self.all.first_entry()
-            && entry.key().0 == at
-        {
-            let change = entry.remove();
-            self.bytes -= change.bytes();
-            changes.push(change);
-        }
+        let (at, changes) = self.all.pop_first()?;
+        self.bytes -= bytes_of(&changes);
         Some(Commit { at, changes })
     }
+}
+
+fn bytes_of(changes: &[HeldKeyChange]) -> usize {
+    changes.iter().map(HeldKeyChange::bytes).sum()
 }
 
 /// See the module's documentation.
@@ -380,6 +384,9 @@ impl FeedMerge {
                 if resolved <= part.position {
                     return;
                 }
+                if !changes.is_empty() {
+                    part.pause_until = part.pause_until.max(now + PACE_NANOS);
+                }
                 let (position, news) = (part.position, changes.into_iter());
                 let news = news.filter(|new| position < new.at && new.at <= resolved);
                 news.for_each(|new| self.buffer.put(new));
@@ -408,7 +415,7 @@ impl FeedMerge {
                     None => {
                         let Some(walk) = part.walk.take() else { return };
                         part.position = walk.upto;
-                        walk.found.all.into_values().for_each(|new| self.buffer.put(new));
+                        walk.found.all.into_values().flatten().for_each(|new| self.buffer.put(new));
                     }
                 }
             }
@@ -422,7 +429,7 @@ impl FeedMerge {
             && let Some(at) = self.buffer.first().filter(|at| *at <= resolved)
         {
             let Some(commit) = self.buffer.take_first() else { break };
-            let size: usize = commit.changes.iter().map(HeldKeyChange::bytes).sum();
+            let size = bytes_of(&commit.changes);
             if size > COMMIT_BYTES_MAX {
                 self.end = Some(FeedEnd::TooLarge { at });
                 return all;
@@ -453,10 +460,6 @@ impl Walk {
             self.found.pop_last();
         }
         if let Some(lowest) = lowest {
-            // Of a commit all stays or nothing.
-            while self.found.last().is_some_and(|last| last >= lowest) {
-                self.found.pop_last();
-            }
             self.upto = Timestamp(lowest.0 - 1);
         }
         if self.found.bytes > COMMIT_BYTES_MAX { Err(first) } else { Ok(()) }

@@ -1,13 +1,19 @@
 //! Durable topics: keys of the keyspace whose data their messages speak of.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use keyspace::Timestamp;
+use keyspace::{Feature, Timestamp};
+use node::feed::changes::{ChangesWanted, FoundChanges, How, KeyFilter};
+use node::routing::fetch::{FetchRequest, FetchResult};
 use topics::group::{self, Delivery, Start, Taken};
+use topics::keys::LOCKS;
 use topics::record::{Group, GroupSettings, Head, Origin, TopicSettings};
 use topics::topic::{self, Deleted, Shown};
 
 use super::NodeApi;
 use super::drafts::{Program, run};
+use super::reads::fetch;
 use api::{
     Acknowledged, ApiError, Done, GroupInfo, GroupSpec, GroupStart, LockInfo, LockSpec,
     MessageOrigin, RequestId, TakenMessages, TopicInfo, TopicMessage, TopicService, TopicSpec,
@@ -29,6 +35,48 @@ impl NodeApi {
             Ok(keyspace) => run(&runtime, keyspace, id, program, done),
             Err(error) => done(Err(error)),
         });
+    }
+}
+
+impl NodeApi {
+    /// Asks the leader of a key's shard whether it has changed above a time; it waits so long for
+    /// the next change of the shard.
+    fn await_change(
+        &self,
+        keyspace: &str,
+        key: &[u8],
+        above: Timestamp,
+        wait: Duration,
+        done: Done<Option<Timestamp>>,
+    ) {
+        let routes = self.runtime.routing.routes();
+        let Some(route) = routes.get(keyspace) else {
+            return done(Err(self.no_keyspace(keyspace)));
+        };
+        if !self.runtime.version.allows(Feature::Feeds) {
+            let needed = Feature::Feeds.since();
+            let why = format!("who waits is told of changes from cluster version {needed} on");
+            return done(Err(ApiError::VersionRefused { why }));
+        }
+        let place = route.place_of_key(key);
+        let want = FetchRequest::Changes(Box::new(ChangesWanted {
+            ends: route.arc(place).ends(),
+            keys: KeyFilter::One(key.into()),
+            above,
+            with_before: false,
+            compact_to: Timestamp::ZERO,
+            how: How::Live { until: Timestamp::ZERO, wait_ms: wait.as_millis() as u64 },
+        }));
+        let then = move |found: Result<Option<FetchResult>, ApiError>| {
+            done(found.map(|found| match found {
+                Some(FetchResult::Changes(FoundChanges::Live { changes, resolved })) => {
+                    changes.is_empty().then_some(resolved)
+                }
+                // It was split or has moved, or is too old: who waits has to look.
+                _ => None,
+            }));
+        };
+        fetch(&self.runtime, route.shard(place), want, Box::new(then));
     }
 }
 
@@ -151,6 +199,31 @@ impl TopicService for NodeApi {
         let (topic, name) = (topic.to_owned(), group.to_owned());
         let program: Program<_> = Box::new(move |draft| group::unsubscribe(draft, &topic, &name));
         self.run_in(id, keyspace, program, done);
+    }
+
+    fn moment(&self) -> Timestamp {
+        self.runtime.clock.now()
+    }
+
+    fn await_message(
+        &self,
+        keyspace: &str,
+        topic: &str,
+        above: Timestamp,
+        wait: Duration,
+        done: Done<Option<Timestamp>>,
+    ) {
+        self.await_change(keyspace, &topics::keys::head(topic), above, wait, done);
+    }
+
+    fn await_lock(
+        &self,
+        name: &str,
+        above: Timestamp,
+        wait: Duration,
+        done: Done<Option<Timestamp>>,
+    ) {
+        self.await_change(LOCKS, name.as_bytes(), above, wait, done);
     }
 
     fn take(

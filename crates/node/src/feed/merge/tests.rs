@@ -46,13 +46,15 @@ fn commit_is_told_when_all_parts_are_resolved_up_to_it() {
     assert_eq!(asked.len(), 2);
     feed.answered(asked[0].number, live(&[change(20, b"a"), change(30, b"b")], 35), 0);
     assert!(taken(&mut feed).is_empty() && feed.position() == Timestamp(10));
-    // The first goes on, and the second is asked whether it is as far.
+    // The second is asked whether it is as far, and the first goes on a moment later.
     let more = feed.questions(0);
-    let hows: Vec<_> = more.iter().map(above).collect();
-    let waits = How::Live { until: Timestamp::ZERO, wait_ms: LIVE_WAIT_MS };
     let asks = How::Live { until: Timestamp(30), wait_ms: CATCH_UP_WAIT_MS };
-    assert_eq!(hows, [(35, waits), (10, asks)]);
-    feed.answered(more[1].number, live(&[change(20, b"z")], 25), 0);
+    assert_eq!(more.iter().map(above).collect::<Vec<_>>(), [(10, asks)]);
+    assert_eq!(feed.look_at(0), Some(PACE_NANOS));
+    let later: Vec<_> = feed.questions(PACE_NANOS).iter().map(above).collect();
+    let waits = How::Live { until: Timestamp::ZERO, wait_ms: LIVE_WAIT_MS };
+    assert_eq!(later, [(35, waits)]);
+    feed.answered(more[0].number, live(&[change(20, b"z")], 25), 0);
     assert_eq!(taken(&mut feed), [(20, 2)], "both halves of a transaction at once");
     assert_eq!(feed.position(), Timestamp(25));
     // What waited at the leader tells it once more.
@@ -70,7 +72,7 @@ fn parts_begin_where_those_were_that_they_come_from() {
     feed.answered(asked[1].number, live(&[change(20, b"z")], 25), 0);
     assert_eq!(taken(&mut feed), [(20, 2)]);
     feed.set_places(vec![place(1, b"", b"f"), place(3, b"f", b"p"), place(2, b"p", b"")]);
-    let positions: Vec<_> = feed.questions(0).iter().map(|q| above(q).0).collect();
+    let positions: Vec<_> = feed.questions(PACE_NANOS).iter().map(|q| above(q).0).collect();
     assert_eq!(positions, [50, 25, 25]);
     feed.answered(asked[1].number, live(&[change(60, b"z")], 70), 0);
     assert!(!feed.has_commit(), "an answer of a part that is no more");
@@ -114,23 +116,25 @@ fn too_late_and_too_large_end_a_feed() {
 fn slow_reader_stops_questions() {
     let mut feed = FeedMerge::new(KeyFilter::All, false, Timestamp::ZERO);
     feed.set_places(vec![place(1, b"", b"m"), place(2, b"m", b"")]);
-    let mut at = 0;
+    let (mut at, mut now) = (0, 0);
     for _ in 0..10_000 {
-        let asked = feed.questions(0);
+        now += PACE_NANOS;
+        let asked = feed.questions(now);
         let Some(first) = asked.iter().find(|question| question.shard == ShardId(1)) else {
             break;
         };
         let changes: Vec<_> = (0..1000).map(|i| change(at + i + 1, b"a")).collect();
         at += 1000;
-        feed.answered(first.number, live(&changes, at), 0);
+        feed.answered(first.number, live(&changes, at), now);
     }
     assert!(feed.buffer.bytes < BUFFER_BYTES_MAX + (1 << 20), "{}", feed.buffer.bytes);
     // The other is still asked, until there is something to take.
     let asked = feed.parts[1].live.expect("it is asked").0;
-    feed.answered(asked, live(&[], at), 0);
-    assert!(feed.has_commit() && feed.questions(0).is_empty());
+    feed.answered(asked, live(&[], at), now);
+    now += PACE_NANOS;
+    assert!(feed.has_commit() && feed.questions(now).is_empty());
     taken(&mut feed);
-    assert_eq!(feed.questions(0).len(), 2);
+    assert_eq!(feed.questions(now).len(), 2);
 }
 
 /// Shards that split and merge, leaders that answer late, twice, in part or not at all: all
