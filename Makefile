@@ -5,7 +5,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build dist run wiki check test bench papers callgrind golden settings sim fuzz soak deny
+.PHONY: help setup build dist packages run wiki check test bench papers callgrind golden settings sim fuzz soak deny
 
 DIR ?= carillon-dev
 NODES ?=
@@ -30,6 +30,9 @@ build: ## Builds target/release/carillon, and the console where Node.js is
 dist: ## Builds target/dist/carillon by what it does under load: a quarter faster, in ten minutes
 	@scripts/setup.sh
 	@scripts/dist.sh
+
+packages: ## Packs the built binary: Debian package, tarball, list of crates, checksums
+	@scripts/package.sh
 
 run: build ## Builds and starts three nodes on ./carillon-dev (NODES=…, DIR=…)
 	@exec target/release/carillon dev --dir $(DIR) $(if $(NODES),--nodes $(NODES))

@@ -95,6 +95,7 @@ step "kill -9" "$python" tests/kill9/run.py --seed 1 --rounds 8
 step "bad input" "$python" tests/abuse/run.py
 step "openapi: the document as requests" "$python" tests/openapi/run.py
 step "format: the document as a reader" "$python" tests/format/run.py
+step "packages" target/openapi-venv/bin/python tests/packages/run.py
 step "console" scripts/console.sh
 step "the sessions of the documents" "$python" scripts/check_readme.py
 finish

@@ -7,6 +7,7 @@ import { binary, call, fill, put, startCluster, UNMERGED, until } from "../../sc
 import { serve } from "../../scripts/serve.mjs";
 import { equal, holds, quiet } from "./checks.mjs";
 import { openPage } from "./page.mjs";
+import { checkVolumes } from "./volumes.mjs";
 
 /** A node that does not say what it has besides is asked, and the browser logs the 404. */
 const isKnown = (/** @type {string} */ text) => /\/v1\/(sim|dev)\b/.test(text) && text.includes("404");
@@ -289,6 +290,8 @@ export async function checkReal(checks, browser) {
       );
       complaints();
     });
+
+    await checkVolumes(checks, { page, open, get, axe, complaints, base });
 
     await checks.check("real: a shard is split at a node that does not lead it, and seen to be", async () => {
       const { node_id } = await get("/v1/status");

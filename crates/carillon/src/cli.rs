@@ -25,6 +25,7 @@ pub use volumes::{VolumeArgs, VolumeCommand};
 
 use self::sim::SimArgs;
 use crate::dev::DevArgs;
+use crate::doctor::DoctorArgs;
 use crate::start::StartArgs;
 use crate::upgrade::UpgradeArgs;
 
@@ -50,6 +51,7 @@ Examples:
   carillon replay file                       the same again, as text, in its own pace
   carillon prove --survive domain            whether the cluster survives a lost domain
   carillon recover --help                    recovers shards that lost their majority for good
+  carillon doctor                            whether this machine is fit for a node
   carillon volume create disk --size 64GiB   a disk for nbd-client, qemu and libnbd
   carillon dev                               three nodes on this machine
   carillon bench run redis                   measures a store under load
@@ -133,6 +135,8 @@ pub enum Command {
     Upgrade(UpgradeArgs),
     /// Prove which losses of nodes or failure domains the cluster survives now.
     Prove(ProveArgs),
+    /// Look at this machine before a node runs on it, and say what to change.
+    Doctor(DoctorArgs),
     /// Verify the data directory of a node that does not run.
     Check(CheckArgs),
     /// Recover shards that have lost a majority of their replicas for good.
@@ -154,6 +158,16 @@ Example:
     Completions {
         /// The shell.
         shell: Shell,
+    },
+    /// Write the pages of the manual into a directory.
+    #[command(after_help = "\
+Writes carillon.1 and a page for each command, and overwrites those that are there.
+
+Example:
+  carillon manual ~/.local/share/man/man1 && man carillon-start")]
+    Manual {
+        /// The directory; it is made if it is not there.
+        dir: PathBuf,
     },
 }
 

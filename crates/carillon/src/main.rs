@@ -15,6 +15,7 @@ mod colour;
 mod console;
 mod decisions;
 mod dev;
+mod doctor;
 mod drain;
 mod exit;
 mod feed;
@@ -99,6 +100,7 @@ fn run(command: Command) -> Exit {
         Command::Replay(args) => replay::replay(&args),
         Command::Upgrade(args) => upgrade::upgrade(&args),
         Command::Prove(args) => prove::prove(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Check(args) => status::check(&args),
         Command::Recover(args) => recover::recover(&args.command),
         Command::RepairClock(args) => repair_clock::repair_clock(&args),
@@ -110,6 +112,18 @@ fn run(command: Command) -> Exit {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command, "carillon", &mut script);
             output::raw(&script)
+        }
+        Command::Manual { dir } => {
+            let command = <Cli as clap::CommandFactory>::command();
+            let written = std::fs::create_dir_all(&dir)
+                .and_then(|()| clap_mangen::generate_to(command, &dir));
+            match written {
+                Ok(()) => Exit::Done,
+                Err(why) => {
+                    output::complain(&format!("cannot write pages to {}: {why}", dir.display()));
+                    Exit::Refused
+                }
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use server::config::kind::Toml;
-use server::config::{self, RENAMED, SETTINGS, Setting};
+use server::config::{self, Config, RENAMED, SETTINGS, Setting};
 use server::run::StartError;
 
 use crate::exit::Exit;
@@ -37,12 +37,23 @@ pub struct StartArgs {
     flags: Vec<(String, String)>,
 }
 
+impl StartArgs {
+    /// The settings, from the file, the environment and the flags.
+    ///
+    /// # Errors
+    /// Why there are none, as a sentence.
+    pub fn load(&self) -> Result<Config, String> {
+        let config = config::load(self.config.clone(), &self.flags, std::env::vars_os());
+        config.map_err(|error| error.to_string())
+    }
+}
+
 /// Runs a node.
 pub fn start(args: &StartArgs) -> Exit {
-    let config = match config::load(args.config.clone(), &args.flags, std::env::vars_os()) {
+    let config = match args.load() {
         Ok(config) => config,
-        Err(error) => {
-            output::complain(&error.to_string());
+        Err(why) => {
+            output::complain(&why);
             return Exit::Usage;
         }
     };

@@ -371,6 +371,22 @@ fn a_matrix_runs_over_agents_in_namespaces_and_goes_on_after_one_was_killed() {
     drop((one, two));
 }
 
+/// Three connections write at three nodes: they are one session of writers.
+#[test]
+fn a_volume_of_three_nodes_is_measured() {
+    let dir = Directory::new("bench-volume").unwrap();
+    let shown = bench(&["show", "volumes-three"]).text().to_owned();
+    let scenario = dir.path().join("volume.toml");
+    let one = shown.replace("[\"uniform\", \"sequential\"]", "[\"uniform\"]");
+    let one = one.replace("[1, 32]", "[8]").replace("65_536", "2_000");
+    std::fs::write(&scenario, one).unwrap();
+    let out = text(dir.path().join("out"));
+    let ran = bench(&["run", text(&scenario), "--out", out, "--seconds", "0.5"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let results = results(dir.path(), "out");
+    assert_eq!(results["runs"].as_array().unwrap().len(), 1);
+}
+
 #[test]
 fn an_agent_that_is_cut_off_ends_its_load_and_its_nodes() {
     if !harness::net::root_or_skip("an agent in a network namespace") {
