@@ -63,7 +63,8 @@ GROUPS = {
     ],
     "TLS and the password": [
         "password_file", "resp_tls", "native_tls", "http_tls", "nbd_tls", "tls_cert_file", "tls_key_file",
-        "tls_client_ca_file", "peer_tls_cert_file", "peer_tls_key_file", "peer_tls_ca_file", "peer_tls_name",
+        "tls_client_ca_file", "tls_client_crl_file", "peer_tls_cert_file", "peer_tls_key_file", "peer_tls_ca_file",
+        "peer_tls_crl_file", "peer_tls_name",
     ],
     "Cluster": [
         "peer", "join", "advertise", "peer_secret_file", "clock_offset_max_ms", "consistency_check_interval_ms",

@@ -2,15 +2,16 @@
 //! TLS.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    RevokedCertParams, SerialNumber,
 };
 
 use crate::exit::Exit;
@@ -22,6 +23,11 @@ const CA_DAYS: u64 = 3653;
 const DAYS_MAX: u64 = 3653;
 /// The name that tells nodes from clients: the default of `peer_tls_name`.
 const PEER_NAME: &str = "peer.carillon";
+/// The certificates that were made, by name, with their numbers.
+const ISSUED: &str = "issued";
+/// Those of them that are revoked.
+const REVOKED: &str = "revoked";
+const SERIAL_BYTES: usize = 16;
 /// So long before now a certificate begins, for clocks that are behind.
 const BEFORE: Duration = Duration::from_secs(3600);
 
@@ -35,6 +41,14 @@ Examples:
   curl --cacert certs/ca.pem https://127.0.0.1:7490/v1/status
 With --tls-client-ca-file certs/ca.pem clients must show a certificate:
   redis-cli -p 6390 --tls --cacert certs/ca.pem --cert certs/client.pem --key certs/client.key";
+
+const REVOKE_EXAMPLES: &str = "\
+Examples:
+  carillon start --resp-tls 127.0.0.1:6390 --tls-cert-file certs/server.pem \\
+    --tls-key-file certs/server.key --tls-client-ca-file certs/ca.pem \\
+    --tls-client-crl-file certs/crl.pem
+  carillon certs revoke client               clients with it are refused
+  carillon certs dev                         a new certificate, which is not";
 
 /// `carillon certs`
 #[derive(Debug, Args)]
@@ -53,6 +67,24 @@ pub enum CertsCommand {
     /// ones: nodes that run take them by themselves.
     #[command(after_help = EXAMPLES)]
     Dev(DevCertsArgs),
+    /// Revoke certificates that `carillon certs dev` has made.
+    ///
+    /// All of a name so far, also those that newer ones have replaced. Writes crl.pem, the list of
+    /// all that are revoked: nodes with it as tls_client_crl_file or peer_tls_crl_file refuse them
+    /// within seconds. Connections that are open stay.
+    #[command(after_help = REVOKE_EXAMPLES)]
+    Revoke(RevokeArgs),
+}
+
+/// `carillon certs revoke`
+#[derive(Debug, Args)]
+pub struct RevokeArgs {
+    /// Where the files are.
+    #[arg(long, value_name = "DIR", default_value = "certs")]
+    pub dir: PathBuf,
+    /// Whose: `client`, `peer` or `server`.
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
 }
 
 /// `carillon certs dev`
@@ -75,6 +107,12 @@ pub struct DevCertsArgs {
 
 #[derive(Debug, thiserror::Error)]
 enum CertsError {
+    #[error("{}: there is no authority: `carillon certs dev` makes one", dir.display())]
+    NoAuthority { dir: PathBuf },
+    #[error("no certificate called {name} was made here: {} lists them", index.display())]
+    NoSuchName { name: String, index: PathBuf },
+    #[error("{}: line {line} is not `NAME SERIAL`", file.display())]
+    Index { file: PathBuf, line: usize },
     #[error("{}: {why}", file.display())]
     File { file: PathBuf, why: io::Error },
     #[error("{}: it is no authority that this program has made: {why}", file.display())]
@@ -87,13 +125,16 @@ enum CertsError {
 
 /// Runs it.
 pub fn certs(args: &CertsArgs) -> Exit {
-    let CertsCommand::Dev(args) = &args.command;
-    match make(args) {
+    let done = match &args.command {
+        CertsCommand::Dev(args) => make(args),
+        CertsCommand::Revoke(args) => revoke(args),
+    };
+    match done {
         Ok(text) => output::raw(text.as_bytes()),
         Err(error) => {
-            eprintln!("carillon: {error}");
+            output::complain(&error.to_string());
             match error {
-                CertsError::Host { .. } => Exit::Usage,
+                CertsError::Host { .. } | CertsError::NoSuchName { .. } => Exit::Usage,
                 _ => Exit::Refused,
             }
         }
@@ -166,10 +207,90 @@ fn sign(
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.use_authority_key_identifier_extension = true;
     let pair = KeyPair::generate()?;
+    let serial = serial()?;
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
     let certificate = params.signed_by(&pair, issuer)?;
+    // It is known by its number before anybody can use it.
+    append(&dir.join(ISSUED), stem, &serial)?;
     // A node looks at both together once they have come to rest.
     write(&dir.join(format!("{stem}.key")), &pair.serialize_pem(), true)?;
     write(&dir.join(format!("{stem}.pem")), &certificate.pem(), false)
+}
+
+/// A number that no other certificate has.
+fn serial() -> Result<[u8; SERIAL_BYTES], CertsError> {
+    let (file, mut drawn) = (Path::new("/dev/urandom"), [0; SERIAL_BYTES]);
+    let fail = |why| CertsError::File { file: file.to_owned(), why };
+    fs::File::open(file).and_then(|mut random| random.read_exact(&mut drawn)).map_err(fail)?;
+    // Above 0, and as long as it says.
+    drawn[0] = drawn[0] & 0x7f | 0x40;
+    Ok(drawn)
+}
+
+/// A line of a list of certificates.
+fn append(file: &Path, name: &str, serial: &[u8]) -> Result<(), CertsError> {
+    let serial: String = serial.iter().map(|byte| format!("{byte:02x}")).collect();
+    let lines = read(file)?.unwrap_or_default();
+    write(file, &format!("{lines}{name} {serial}\n"), false)
+}
+
+/// The lines of such a list: names and numbers.
+fn listed(file: &Path) -> Result<Vec<(String, Vec<u8>)>, CertsError> {
+    let text = read(file)?.unwrap_or_default();
+    let lines = text.lines().enumerate().map(|(at, line)| {
+        let wrong = || CertsError::Index { file: file.to_owned(), line: at + 1 };
+        let (name, hex) = line.split_once(' ').ok_or_else(wrong)?;
+        let is_serial = hex.len() == 2 * SERIAL_BYTES && hex.is_ascii();
+        let bytes = (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16));
+        let serial = is_serial.then(|| bytes.collect::<Result<Vec<u8>, _>>().ok()).flatten();
+        Ok((name.to_owned(), serial.ok_or_else(wrong)?))
+    });
+    lines.collect()
+}
+
+/// Writes the list of all certificates that are revoked.
+fn write_revocations(dir: &Path, issuer: &Issuer<'_, KeyPair>) -> Result<usize, CertsError> {
+    let now = SystemTime::now();
+    let revoked = listed(&dir.join(REVOKED))?;
+    let revoked_certs = revoked.iter().map(|(_, serial)| RevokedCertParams {
+        serial_number: SerialNumber::from_slice(serial),
+        revocation_time: now.into(),
+        reason_code: None,
+        invalidity_date: None,
+    });
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let list = CertificateRevocationListParams {
+        this_update: (now - BEFORE).into(),
+        next_update: (now + Duration::from_secs(CA_DAYS * 86_400)).into(),
+        crl_number: SerialNumber::from(since),
+        issuing_distribution_point: None,
+        revoked_certs: revoked_certs.collect(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    let text = list.signed_by(issuer)?.pem()?;
+    write(&dir.join("crl.pem"), &text, false)?;
+    Ok(revoked.len())
+}
+
+fn revoke(args: &RevokeArgs) -> Result<String, CertsError> {
+    let RevokeArgs { dir, names } = args;
+    if read(&dir.join("ca.key"))?.is_none() {
+        return Err(CertsError::NoAuthority { dir: dir.clone() });
+    }
+    let (issued, already) = (listed(&dir.join(ISSUED))?, listed(&dir.join(REVOKED))?);
+    if let Some(name) = names.iter().find(|name| !issued.iter().any(|(known, _)| known == *name)) {
+        return Err(CertsError::NoSuchName { name: name.clone(), index: dir.join(ISSUED) });
+    }
+    let (issuer, _) = authority(dir)?;
+    let new = issued.iter().filter(|one| names.contains(&one.0) && !already.contains(one));
+    let mut count = 0;
+    for (name, serial) in new {
+        append(&dir.join(REVOKED), name, serial)?;
+        count += 1;
+    }
+    let all = write_revocations(dir, &issuer)?;
+    let dir = dir.display();
+    Ok(format!("{dir}/crl.pem   {count} more revoked, {all} in all\n"))
 }
 
 /// Makes the files of an authority in `dir`, and certificates for this machine; why it cannot.
@@ -197,6 +318,7 @@ fn make(args: &DevCertsArgs) -> Result<String, CertsError> {
     let for_peer = params(vec![PEER_NAME.to_owned()], "carillon node", *days)?;
     let both = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     sign(dir, "peer", for_peer, &issuer, &both)?;
+    write_revocations(dir, &issuer)?;
     let dir = dir.display();
     let authority = if is_new { "a new authority" } else { "the authority that was there" };
     Ok(format!(
@@ -204,6 +326,7 @@ fn make(args: &DevCertsArgs) -> Result<String, CertsError> {
          {dir}/server.pem   for nodes at {shown}; its key: {dir}/server.key\n\
          {dir}/client.pem   for a client named {client}; its key: {dir}/client.key\n\
          {dir}/peer.pem     for nodes towards each other; its key: {dir}/peer.key\n\
+         {dir}/crl.pem      what `carillon certs revoke` has revoked\n\
          Good for {days} days. Who has {dir}/ca.key can make more: keep it to yourself.\n"
     ))
 }

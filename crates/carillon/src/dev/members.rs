@@ -43,6 +43,7 @@ const FIXED: [&str; 18] = [
     "peer_tls_cert_file",
     "peer_tls_key_file",
     "peer_tls_ca_file",
+    "peer_tls_crl_file",
     "join",
     "advertise",
     "insecure",

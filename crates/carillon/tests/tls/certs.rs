@@ -36,6 +36,12 @@ impl Certs {
         Self(dir.to_owned())
     }
 
+    /// Revokes the certificates of these names.
+    pub fn revoke(&self, names: &[&str]) -> Output {
+        let dir = self.0.to_str().expect("a path");
+        run(PROGRAM, &[&["certs", "revoke", "--dir", dir], names].concat(), b"")
+    }
+
     pub fn file(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("a path").to_owned()
     }

@@ -102,6 +102,35 @@ fn clients_must_show_a_certificate_if_the_node_asks_for_one() {
 }
 
 #[test]
+fn clients_whose_certificate_is_revoked_are_refused() {
+    let dir = Directory::new("tls_revoked").unwrap();
+    let certs = Certs::make(&dir.path().join("certs"), &[]);
+    let (ca, crl) = (certs.file("ca.pem"), certs.file("crl.pem"));
+    let flags = ["--tls-client-ca-file", &ca, "--tls-client-crl-file", &crl];
+    let (_node, resp, _http) = node("tls_revoked_node", &certs, &flags);
+    let ping = || text(&certs.redis_cli(resp, Some(&certs), &["PING"]));
+    assert_eq!(ping(), "PONG");
+    let wrong = certs.revoke(&["nobody"]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
+    assert!(text(&certs.revoke(&["client"])).contains("1 more revoked, 1 in all"));
+    until(TEST_TIMEOUT, "it is refused", || (ping() != "PONG").then_some(()));
+    // Once more changes nothing; a new one is none of those.
+    assert!(text(&certs.revoke(&["client"])).contains("0 more revoked, 1 in all"));
+    Certs::make(&dir.path().join("certs"), &[]);
+    assert_eq!(ping(), "PONG");
+    // A list of nothing is no list.
+    std::fs::write(certs.file("empty.pem"), "").unwrap();
+    let words = ["start", "--dir", dir.path().to_str().unwrap(), "--resp-tls", "127.0.0.1:0"];
+    let empty = certs.file("empty.pem");
+    let certs_of = certs.flags();
+    let more = ["--tls-client-ca-file", &ca, "--tls-client-crl-file", &empty];
+    let words: Vec<&str> =
+        words.into_iter().chain(certs_of.iter().map(String::as_str)).chain(more).collect();
+    let refused = run(PROGRAM, &words, b"");
+    assert!(text(&refused).contains("no list of revoked certificates"), "{}", text(&refused));
+}
+
+#[test]
 fn new_certificates_are_taken_while_the_node_runs() {
     let dir = Directory::new("tls_reload").unwrap();
     let certs = Certs::make(&dir.path().join("certs"), &[]);

@@ -191,3 +191,30 @@ fn new_certificates_of_nodes_are_taken_while_they_run() {
     nodes[1].wait_until_ready();
     set_and_get(&nodes, "1");
 }
+
+#[test]
+fn a_node_whose_certificate_is_revoked_is_refused() {
+    let dir = Directory::new("tls_peers_revoked").unwrap();
+    let certs = Certs::make(&dir.path().join("certs"), &[]);
+    for ending in ["pem", "key"] {
+        let [from, to] = ["peer", "stolen"].map(|stem| certs.file(&format!("{stem}.{ending}")));
+        std::fs::copy(from, to).unwrap();
+    }
+    assert!(certs.revoke(&["peer"]).status.success());
+    // The nodes have new ones.
+    Certs::make(&dir.path().join("certs"), &[]);
+    let list = ["--peer-tls-crl-file".to_owned(), certs.file("crl.pem")];
+    let (mut node, mut other) = (new(dir.path(), "a"), new(dir.path(), "b"));
+    start(&mut node, &[&flags(&node, &certs, "peer", &certs)[..], &list].concat(), &[]);
+    node.wait_until_ready();
+    let mut thief = new(dir.path(), "thief");
+    let stolen = flags(&thief, &certs, "stolen", &certs);
+    start(&mut thief, &stolen, &[&node]);
+    until(TEST_TIMEOUT, "the node refuses it", || node.log().contains("Revoked").then_some(()));
+    assert_eq!(node.status().unwrap()["cluster"]["members_up"], 1);
+    thief.kill();
+    start(&mut other, &[&flags(&other, &certs, "peer", &certs)[..], &list].concat(), &[&node]);
+    until(TEST_TIMEOUT, "another node is taken", || {
+        (node.status()?["cluster"]["members_up"] == 2).then_some(())
+    });
+}

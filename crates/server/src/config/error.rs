@@ -128,6 +128,17 @@ pub enum ConfigError {
         /// The setting that is missing.
         setting: &'static str,
     },
+    /// Revoked certificates, and nobody is asked for one.
+    #[error(
+        "{list} lists revoked certificates, but {ca} is not set: nobody is asked for a certificate. \
+         Set {ca} too, or take {list} away"
+    )]
+    RevocationsWithoutAuthority {
+        /// The setting of the list.
+        list: &'static str,
+        /// The setting that is missing.
+        ca: &'static str,
+    },
     /// A listener for nodes that others could reach.
     #[error(
         "peer = {address} could be reached from other machines. Nodes prove to each other that \

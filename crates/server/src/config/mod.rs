@@ -426,7 +426,8 @@ impl Config {
     /// Where the certificates are, if a listener needs them.
     pub fn tls_files(&self) -> Option<TlsFiles> {
         let (cert, key) = (self.tls_cert_file.clone()?, self.tls_key_file.clone()?);
-        Some(TlsFiles { cert, key, client_ca: self.tls_client_ca_file.clone() })
+        let client_ca = self.tls_client_ca_file.clone();
+        Some(TlsFiles { cert, key, client_ca, client_crl: self.tls_client_crl_file.clone() })
     }
 
     /// Whether a listener speaks TLS, and admits only clients that show a certificate of the
@@ -448,6 +449,7 @@ impl Config {
             cert: self.peer_tls_cert_file.clone()?,
             key: self.peer_tls_key_file.clone()?,
             ca: self.peer_tls_ca_file.clone()?,
+            crl: self.peer_tls_crl_file.clone(),
             name: self.peer_tls_name.clone(),
         })
     }
@@ -460,6 +462,24 @@ impl Config {
             ("peer_tls_key_file", &self.peer_tls_key_file),
             ("peer_tls_ca_file", &self.peer_tls_ca_file),
         ];
+        for (list, of, ca, what) in [
+            (
+                "tls_client_crl_file",
+                &self.tls_client_crl_file,
+                &self.tls_client_ca_file,
+                "tls_client_ca_file",
+            ),
+            (
+                "peer_tls_crl_file",
+                &self.peer_tls_crl_file,
+                &self.peer_tls_ca_file,
+                "peer_tls_ca_file",
+            ),
+        ] {
+            if of.is_some() && ca.is_none() {
+                return Err(ConfigError::RevocationsWithoutAuthority { list, ca: what });
+            }
+        }
         let missing = files.iter().find(|(_, file)| file.is_none());
         if let Some((setting, _)) = missing.filter(|_| files.iter().any(|(_, f)| f.is_some())) {
             return Err(ConfigError::PartOfPeerTls { setting });

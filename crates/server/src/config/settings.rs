@@ -145,6 +145,9 @@ settings! {
     /// File with the authorities that sign clients' certificates, as PEM. With it a client without
     /// such a certificate is refused.
     tls_client_ca_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// File with lists of revoked certificates, as PEM: clients that show one of these are refused.
+    /// One list of each authority of tls_client_ca_file. When the file changes it is read again.
+    tls_client_crl_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
     /// File with the password that clients must give, its owner's alone to read: AUTH for Redis
     /// clients, Basic or Bearer for HTTP. Who has shown a certificate (tls_client_ca_file) needs
     /// none. A new one counts as soon as the file has it, for clients that come then.
@@ -176,6 +179,9 @@ settings! {
     /// File with the authorities that sign nodes' certificates, as PEM. A node whose certificate is
     /// signed by another is refused.
     peer_tls_ca_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// File with lists of revoked certificates, as PEM: nodes that show one of these are refused.
+    /// One list of each authority of peer_tls_ca_file. When the file changes it is read again.
+    peer_tls_crl_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
     /// The DNS name that the certificate of each node bears, and no client's: who shows another is
     /// refused.
     peer_tls_name: String = "peer.carillon", Text(253), Text;

@@ -94,6 +94,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "peer_secret_file" | "password_file" | "record" => "/etc/secret",
         "tls_cert_file" | "tls_key_file" | "tls_client_ca_file" => "/etc/pem",
         "peer_tls_cert_file" | "peer_tls_key_file" | "peer_tls_ca_file" => "/etc/pem",
+        "tls_client_crl_file" | "peer_tls_crl_file" => "/etc/pem",
         "peer_tls_name" => "node.db.example",
         "nbd_tls" => "required",
         "domain" => "rack 7",

@@ -17,6 +17,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// Certificates of those who sign clients' certificates; without it none is asked for.
     pub client_ca: Option<PathBuf>,
+    /// Lists of clients' certificates that are revoked.
+    pub client_crl: Option<PathBuf>,
 }
 
 /// The identity of a node towards clients, as it is now.
@@ -32,7 +34,7 @@ impl CertificateFiles for TlsFiles {
     }
 
     fn all(&self) -> Vec<&Path> {
-        [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()]
+        [Some(&self.cert), Some(&self.key), self.client_ca.as_ref(), self.client_crl.as_ref()]
             .into_iter()
             .flatten()
             .map(PathBuf::as_path)
@@ -46,7 +48,10 @@ impl CertificateFiles for TlsFiles {
             .map_err(|why| fail(&self.cert, why))?;
         let builder = match &self.client_ca {
             None => builder.with_no_client_auth(),
-            Some(file) => builder.with_client_cert_verifier(files::client_verifier(file)?),
+            Some(ca) => {
+                let verifier = files::client_verifier(ca, self.client_crl.as_deref())?;
+                builder.with_client_cert_verifier(verifier)
+            }
         };
         let config = builder
             .with_single_cert(chain, files::key(&self.key)?)

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
@@ -84,10 +84,33 @@ pub(super) fn roots(file: &Path) -> Result<Arc<RootCertStore>, TlsError> {
     Ok(Arc::new(roots))
 }
 
-/// Takes certificates of clients that the authorities in a file have signed.
-pub(super) fn client_verifier(file: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(file)?, provider());
-    verifier.build().map_err(|why| fail(file, why))
+/// The lists of revoked certificates in a file: one at least.
+pub(super) fn revocation_lists(
+    file: &Path,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let all: Result<Vec<_>, _> =
+        CertificateRevocationListDer::pem_slice_iter(&read(file)?).collect();
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Ok(_) => Err(fail(
+            file,
+            "there is no list of revoked certificates in it (-----BEGIN X509 CRL-----)",
+        )),
+        Err(why) => Err(fail(file, format!("it is not PEM: {why}"))),
+    }
+}
+
+/// Takes certificates of clients that the authorities in a file have signed, and have not revoked.
+pub(super) fn client_verifier(
+    ca: &Path,
+    revoked: Option<&Path>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let mut verifier = WebPkiClientVerifier::builder_with_provider(roots(ca)?, provider());
+    if let Some(file) = revoked {
+        let lists = revocation_lists(file)?;
+        verifier = verifier.with_crls(lists).only_check_end_entity_revocation();
+    }
+    verifier.build().map_err(|why| fail(revoked.unwrap_or(ca), why))
 }
 
 /// Seconds since 1970.

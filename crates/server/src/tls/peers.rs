@@ -32,6 +32,8 @@ pub struct PeerTlsFiles {
     pub key: PathBuf,
     /// Certificates of those who sign nodes' certificates.
     pub ca: PathBuf,
+    /// Lists of nodes' certificates that are revoked.
+    pub crl: Option<PathBuf>,
     /// The name that each node's certificate bears.
     pub name: String,
 }
@@ -60,7 +62,11 @@ impl CertificateFiles for PeerTlsFiles {
     }
 
     fn all(&self) -> Vec<&Path> {
-        vec![&self.cert, &self.key, &self.ca]
+        [&self.cert, &self.key, &self.ca]
+            .into_iter()
+            .chain(&self.crl)
+            .map(PathBuf::as_path)
+            .collect()
     }
 
     fn load(&self) -> Result<(Arc<PeerConfig>, i64), TlsError> {
@@ -74,7 +80,8 @@ impl CertificateFiles for PeerTlsFiles {
         })?;
         let unfit = |why| fail(&self.key, format!("it does not fit the certificate: {why}"));
 
-        let asks = NamedPeers { inner: files::client_verifier(&self.ca)?, name: name.clone() };
+        let inner = files::client_verifier(&self.ca, self.crl.as_deref())?;
+        let asks = NamedPeers { inner, name: name.clone() };
         let mut server = ServerConfig::builder_with_provider(files::provider())
             .with_protocol_versions(PEER_VERSIONS)
             .map_err(|why| fail(&self.cert, why))?
@@ -85,7 +92,11 @@ impl CertificateFiles for PeerTlsFiles {
         server.send_tls13_tickets = 0;
 
         let roots = files::roots(&self.ca)?;
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots, files::provider());
+        let mut verifier = WebPkiServerVerifier::builder_with_provider(roots, files::provider());
+        if let Some(file) = &self.crl {
+            let lists = files::revocation_lists(file)?;
+            verifier = verifier.with_crls(lists).only_check_end_entity_revocation();
+        }
         let mut client = ClientConfig::builder_with_provider(files::provider())
             .with_protocol_versions(PEER_VERSIONS)
             .map_err(|why| fail(&self.cert, why))?
