@@ -242,6 +242,73 @@ fn client_kill_replies_after_connection_closed() {
 }
 
 /// Twenty clients ask for more than they read: the longest outputs go, and who reads is served.
+/// Lines of a connection that monitors, until one has this in it.
+fn lines_until(socket: &mut impl std::io::BufRead, end: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        assert_ne!(socket.read_line(&mut line).unwrap(), 0, "it was closed after {lines:?}");
+        let is_last = line.contains(end);
+        lines.push(line.trim_end().to_owned());
+        if is_last {
+            return lines;
+        }
+    }
+}
+
+#[test]
+fn monitor_shows_the_commands_of_all_connections() {
+    use std::io::{BufReader, Write as _};
+    use std::net::TcpStream;
+
+    let node = Node::start("redis_monitor", &["--threads", "2"]);
+    let connect = || {
+        let socket = TcpStream::connect(node.resp).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        socket
+    };
+    // On both loops.
+    let monitors: Vec<TcpStream> = (0..3).map(|_| connect()).collect();
+    let mut read: Vec<_> = monitors.into_iter().map(BufReader::new).collect();
+    for socket in &mut read {
+        socket.get_mut().write_all(b"MONITOR\r\n").unwrap();
+        assert_eq!(lines_until(socket, "+OK"), ["+OK"]);
+    }
+    let mut talk = node.talk();
+    for line in ["SET a 1", "GET a", "CONFIG GET save", "SELECT 3", "MULTI", "INCR b", "EXEC"] {
+        talk.ask(line);
+    }
+    let long = "x".repeat(3000);
+    talk.0.ask(&["SET", "long\n", &long]).unwrap();
+    talk.ask("ECHO end");
+    for socket in &mut read {
+        let lines = lines_until(socket, "\"end\"");
+        let shown: Vec<&str> =
+            lines.iter().map(|line| line.split_once("] ").expect("a line").1).collect();
+        let cut = format!(r#""SET" "long\n" "{}... (1976 more bytes)""#, &long[..1024]);
+        let expected = [
+            r#""SET" "a" "1""#,
+            r#""GET" "a""#,
+            r#""SELECT" "3""#,
+            r#""MULTI""#,
+            r#""INCR" "b""#,
+            r#""EXEC""#,
+            &cut,
+            r#""ECHO" "end""#,
+        ];
+        assert_eq!(shown, expected);
+        assert!(lines[3].starts_with('+') && lines[3].contains(" [3 127.0.0.1:"), "{}", lines[3]);
+    }
+    // One of them ends it, another goes, and the last one sees on.
+    read[0].get_mut().write_all(b"RESET\r\n").unwrap();
+    assert_eq!(lines_until(&mut read[0], "RESET").last().unwrap(), "+RESET");
+    drop(read.remove(1));
+    talk.ask("ECHO more");
+    assert!(lines_until(&mut read[1], "more").last().unwrap().ends_with(r#""ECHO" "more""#));
+    read[0].get_mut().write_all(b"PING\r\n").unwrap();
+    assert_eq!(lines_until(&mut read[0], "PONG"), ["+PONG"]);
+}
+
 #[test]
 fn unread_replies_are_bounded_over_all_connections() {
     const VALUE_BYTES: usize = 8 << 20;

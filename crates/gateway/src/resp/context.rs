@@ -30,6 +30,9 @@ pub trait Context {
         Authentication::NotNeeded
     }
 
+    /// From now on the connection sees all commands, or does so no more.
+    fn monitor(&self, _is_on: bool) {}
+
     /// Whether there is a keyspace of this name.
     fn keyspace_exists(&self, name: &[u8]) -> bool;
 

@@ -33,6 +33,7 @@ pub mod commands;
 mod context;
 mod error;
 mod inline;
+pub mod monitor;
 mod key_events;
 mod number;
 mod parser;

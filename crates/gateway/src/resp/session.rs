@@ -80,6 +80,8 @@ pub struct Session {
     pub(super) no_evict: bool,
     pub(super) no_touch: bool,
     pub(super) readonly: bool,
+    /// Since MONITOR.
+    pub(super) monitors: bool,
     /// Whether its listener is the one for clients that ask for replicas.
     pub(super) is_replica: bool,
     /// How old reads may be, in ms.
@@ -135,6 +137,7 @@ impl Session {
             no_evict: false,
             no_touch: false,
             readonly: false,
+            monitors: false,
             is_replica: false,
             stale_ms: 0,
             age_ms: Cell::new(0),
@@ -335,6 +338,11 @@ impl Session {
     /// The client's address.
     pub fn address(&self) -> &str {
         &self.peer.addr
+    }
+
+    /// Whether it sees all commands.
+    pub fn is_monitor(&self) -> bool {
+        self.monitors
     }
 
     /// What it has asked to be told for its cache.

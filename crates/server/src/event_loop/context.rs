@@ -10,6 +10,7 @@ use keyspace::{Durability, Feature, Timestamp};
 use parking_lot::Mutex;
 use storage::engine::ExpiryUsage;
 
+use super::monitors::Monitors;
 use super::statistics::{CountersAtReset, Statistics};
 use super::topology;
 use super::unread::Unread;
@@ -32,6 +33,7 @@ pub struct Clients {
     pub(super) unread: Unread,
     /// Of their commands.
     pub(super) statistics: Statistics,
+    pub(super) monitors: Monitors,
 }
 
 struct Client {
@@ -62,6 +64,7 @@ impl Clients {
 
     pub(super) fn remove(&self, id: u64) {
         self.all.lock().remove(&id);
+        self.monitors.forget(id);
     }
 
     pub(super) fn describe(&self, id: u64, line: String) {
@@ -157,6 +160,10 @@ impl CommandContext<'_> {
 impl Context for CommandContext<'_> {
     fn now_millis(&self) -> u64 {
         self.now.millis()
+    }
+
+    fn monitor(&self, is_on: bool) {
+        self.clients.monitors.set(self.id, is_on);
     }
 
     fn keyspace_exists(&self, name: &[u8]) -> bool {

@@ -44,6 +44,7 @@ mod libraries;
 mod lookup;
 mod memory_need;
 mod moment;
+mod monitors;
 mod multi_shard_reads;
 mod native;
 mod parked_reads;

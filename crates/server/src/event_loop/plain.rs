@@ -25,8 +25,14 @@ pub(super) struct PlainCommand {
 }
 
 impl EventLoop {
-    pub(super) fn plain(&self, connection: &Connection, session: &Session) -> PlainCommand {
-        let is_plain = !session.is_quiet()
+    pub(super) fn plain(
+        &self,
+        connection: &Connection,
+        session: &Session,
+        is_monitored: bool,
+    ) -> PlainCommand {
+        let is_plain = !is_monitored
+            && !session.is_quiet()
             && !session.is_queueing()
             && !session.has_transaction()
             && !session.is_confined()

@@ -319,7 +319,7 @@ impl EventLoop {
         let Protocol::Resp(session, _) = &connection.protocol else { return };
         let frames = match session.version() {
             Version::V3 => &push.resp3,
-            Version::V2 if session.subscriptions().is_empty() => return,
+            Version::V2 if session.subscriptions().is_empty() && !session.is_monitor() => return,
             Version::V2 => &push.resp2,
         };
         if frames.is_empty() || takes(connection, frames, bytes_max, now_millis) {

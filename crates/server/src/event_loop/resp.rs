@@ -16,7 +16,7 @@ use super::scripts::SpanningCommand;
 use super::state::ConnectionState;
 use super::value_moves::{MoveCommand, moves_value};
 use crate::config::Config;
-use gateway::resp::{self, Args, Parsed, Request, RequestLimits, Session, table};
+use gateway::resp::{self, monitor, Args, Parsed, Request, RequestLimits, Session, table};
 
 /// The error when data takes all of `memory_max`, in Redis's words.
 pub(super) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -84,7 +84,9 @@ impl EventLoop {
         let protocol = std::mem::replace(&mut connection.protocol, Protocol::Native);
         let Protocol::Resp(mut session, mut ranges) = protocol else { return 0 };
         let (mut done, mut commands) = (0, 0);
-        let mut plain = self.plain(connection, &session);
+        let is_monitored = self.clients.monitors.are_there();
+        let mut lines = Vec::new();
+        let mut plain = self.plain(connection, &session, is_monitored);
         while done < input.len() && self.may_run(connection) {
             let rest = &input[done..];
             let consumed = match resp::parse(rest, &self.limits, &mut ranges) {
@@ -137,10 +139,16 @@ impl EventLoop {
                 {
                     break;
                 }
-                plain = self.plain(connection, &session);
+                plain = self.plain(connection, &session, is_monitored);
+            }
+            if is_monitored {
+                monitor::write_line(self.now.millis(), &session, args, &mut lines);
             }
             done += consumed;
             commands += 1;
+        }
+        if !lines.is_empty() {
+            self.tell_monitors(&lines);
         }
         if let Some(waits) = self.answer_gets(at, connection, &session, input) {
             // The beginning of a command behind it may have been parsed already.

@@ -58,6 +58,9 @@ pub fn reset<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     if call.session.reply == ReplyMode::Off {
         call.session.muted = false;
     }
+    if call.session.monitors {
+        call.ctx.monitor(false);
+    }
     call.session.reset();
     call.writer().status("RESET");
     Ok(Request::Reset)

@@ -21,6 +21,13 @@ pub fn time<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     })
 }
 
+/// `MONITOR`
+pub fn monitor<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    call.session.monitors = true;
+    call.ctx.monitor(true);
+    call.ok()
+}
+
 /// `SWAPDB index1 index2`
 pub fn swapdb<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     if call.ctx.mode() == Mode::Cluster {

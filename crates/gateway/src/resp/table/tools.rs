@@ -12,6 +12,12 @@ const ON_ALL_SHARDS: &[&str] =
     &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
 
 pub(super) static COMMANDS: &[CommandSpec] = &[
+    CommandSpec::new("monitor", 1, server::monitor).flags(ADMIN.0, ADMIN.1).docs(
+        "server",
+        "1.0.0",
+        "",
+        "Shows each command that this node runs, as it comes.",
+    ),
     CommandSpec::new("slowlog", -2, server::container)
         .flags("", "slow")
         .docs("server", "2.2.12", "Depends on subcommand.", "Looks at commands that took long.")
