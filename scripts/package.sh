@@ -2,6 +2,7 @@
 # Packs a built binary: a Debian package, a tarball, a list of all that is compiled in (CycloneDX),
 # and checksums of them, in target/packages. Needs dpkg-deb and python3; builds nothing.
 #   package.sh [BINARY]     target/dist/carillon, if it is there, else target/release/carillon
+#   PACKAGE_LEVEL=1         compresses less, for tests
 # The same binary and commit give the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,7 +56,7 @@ sed -e "s/@VERSION@/$version/" -e "s/@ARCH@/$arch/" -e "s/@SIZE@/$size/" \
 chmod 644 "$root"/DEBIAN/{conffiles,control,md5sums}
 find "$root" -type d -exec chmod 755 {} +
 deb=carillon_${version}_$arch.deb
-dpkg-deb --root-owner-group -Zxz --build "$root" "$out/$deb" >/dev/null
+dpkg-deb --root-owner-group -Zxz "-z${PACKAGE_LEVEL:-6}" --build "$root" "$out/$deb" >/dev/null
 
 # The same for any other Linux, under one directory.
 name=carillon-$version-$(uname -m)-linux
@@ -67,7 +68,7 @@ cp "$share/bash-completion/completions/carillon" "$out/$name/completions/carillo
 cp "$share/zsh/vendor-completions/_carillon" "$share/fish/vendor_completions.d/carillon.fish" \
   "$out/$name/completions/"
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
-  -C "$out" -c "$name" | gzip -9n >"$out/$name.tar.gz"
+  -C "$out" -c "$name" | gzip "-${PACKAGE_LEVEL:-9}n" >"$out/$name.tar.gz"
 
 python3 scripts/sbom.py "$version" >"$out/$name.cdx.json"
 (cd "$out" && sha256sum "$deb" "$name.tar.gz" "$name.cdx.json" >SHA256SUMS)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what tests and benchmarks need, and skips what is there: Redis and its tools (Debian's),
-# redis-py in target/venv, schemathesis in target/openapi-venv, ioredis beside its test, go-redis
-# built into target/clients; what tests/programs tries, in target/programs and beside its test; and
-# what the console needs: Debian's chromium, and npm packages in console/node_modules. Programs that
-# use volumes: those of libnbd, qemu and ext4, and fio; and nbdkit, which volumes are compared with.
+# redis-py in target/venv, schemathesis in target/openapi-venv, ioredis beside its test, go-redis and
+# redis_exporter built into target/clients, Redis Commander beside its test; what tests/programs
+# tries, in target/programs and beside its test; and what the console needs: Debian's chromium, and
+# npm packages in console/node_modules. Programs that use volumes: those of libnbd, qemu and ext4,
+# and fio; and nbdkit, which volumes are compared with.
 # `setup.sh bench` installs Debian's etcd besides, a peer of benchmarks of clusters. They leave it
 # out where it cannot be had, so that is no failure.
 # `setup.sh soak` installs for Redis's Tcl suites besides; without that soak skips them.
@@ -124,6 +125,27 @@ if [ "$(cat target/programs/go.wanted 2>/dev/null)" != "$want" ]; then
   say "programs of Go"
   (cd tests/programs/go && quietly go build -o ../../../target/programs/go .)
   echo "$want" >target/programs/go.wanted
+fi
+
+want=$(cat tests/clients/exporter/{go.mod,go.sum} | cksum)
+if [ "$(cat target/clients/exporter.wanted 2>/dev/null)" != "$want" ]; then
+  say "redis_exporter into target/clients"
+  if (cd tests/clients/exporter && quietly go build -o ../../../target/clients/redis_exporter \
+    github.com/oliver006/redis_exporter); then
+    echo "$want" >target/clients/exporter.wanted
+  else
+    say "redis_exporter cannot be had: its test is left out"
+  fi
+fi
+
+want=$(cksum <tests/clients/commander/package-lock.json)
+if [ "$(cat tests/clients/commander/node_modules/.wanted 2>/dev/null)" != "$want" ]; then
+  say "Redis Commander"
+  if (cd tests/clients/commander && quietly npm ci --no-audit --no-fund --loglevel=error); then
+    echo "$want" >tests/clients/commander/node_modules/.wanted
+  else
+    say "Redis Commander cannot be had: its test is left out"
+  fi
 fi
 
 if [ "${1-}" = soak ] && ! { command -v tclsh && command -v dpkg-source; } >/dev/null; then

@@ -11,10 +11,10 @@ failed=0
 failures=()
 log=$(mktemp)
 why=$(mktemp)
-# Of one step: some four times what the longest takes. A step that hangs ends then, with all that it
+# Of one step: twice what the longest takes. A step that hangs ends then, with all that it
 # has started, and the others are run. At a terminal it stays within reach of Ctrl-C instead.
-limit=(timeout --kill-after=10 1800)
-[ -t 1 ] && limit=(timeout --foreground --kill-after=10 1800)
+limit=(timeout --kill-after=10 2700)
+[ -t 1 ] && limit=(timeout --foreground --kill-after=10 2700)
 trap 'rm -f "$log" "$why"' EXIT
 
 finish() {
@@ -37,7 +37,7 @@ step() {
   echo "== $title (at $((SECONDS - began)) s)"
   "${limit[@]}" "$@" </dev/null 2>&1 | tee "$log"
   code=${PIPESTATUS[0]}
-  [ "$code" = 124 ] && echo "stopped after half an hour: something waits for ever"
+  [ "$code" = 124 ] && echo "stopped after three quarters of an hour: something waits for ever"
   line=$(grep -E '^[a-z0-9 -]+: [0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
   if [ -n "$line" ]; then
     passed=$((passed + $(sed -E 's/.*: ([0-9]+) passed.*/\1/' <<<"$line")))

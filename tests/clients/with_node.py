@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE)]
 
+import commander  # noqa: E402
+import exporter  # noqa: E402
 from harness.report import Report  # noqa: E402
 from harness.server import Server  # noqa: E402
 
@@ -29,6 +31,8 @@ def main():
     results.write_text("")
     with Server(options.server) as server:
         run(server, "use", results)
+        report.run("redis_exporter", exporter.scrapes, server)
+        report.run("Redis Commander", commander.browses, server)
         if report.run("restart", server.restart):
             run(server, "verify", results)
             report.run("clean stop", stops, server)

@@ -6,6 +6,7 @@ systemd-analyze and pages of the manual by man, where these are.
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -45,11 +46,12 @@ def one(pattern):
 
 def are_made():
     """Packages with checksums that are right, the same when they are made again."""
-    run(ROOT / "scripts/package.sh", CARILLON)
+    quick = os.environ | {"PACKAGE_LEVEL": "1"}
+    run(ROOT / "scripts/package.sh", CARILLON, env=quick)
     first = (OUT / "SHA256SUMS").read_text()
     assert len(first.splitlines()) == 3, first
     run("sha256sum", "--check", "SHA256SUMS", cwd=OUT)
-    run(ROOT / "scripts/package.sh", CARILLON)
+    run(ROOT / "scripts/package.sh", CARILLON, env=quick)
     assert first == (OUT / "SHA256SUMS").read_text(), "another run gives other bytes"
 
 

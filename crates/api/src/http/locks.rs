@@ -1,6 +1,6 @@
 //! Locks with fencing tokens: `/v1/locks`.
 //!
-//! A request that waits looks again when the lock changes ([`super::waiting`]). There is no order
+//! A request that waits looks again when the lock changes (`super::waiting`). There is no order
 //! among those who wait.
 
 use std::time::Duration;

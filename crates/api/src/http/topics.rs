@@ -1,6 +1,6 @@
 //! Durable topics: `/v1/topics`.
 //!
-//! A take that waits looks again when its topic changes ([`super::waiting`]).
+//! A take that waits looks again when its topic changes (`super::waiting`).
 
 use axum::Json;
 use axum::body::Body;
