@@ -118,7 +118,7 @@ export class Api {
     return this.json("POST", `/v1/volumes/${encodeURIComponent(clone)}/flatten`, {});
   }
 
-  takeSnapshot(keyspace: string): Promise<{ id: string }> {
+  takeSnapshot(keyspace: string): Promise<{ token: string }> {
     return this.json("POST", "/v1/snapshots", { keyspaces: [keyspace] });
   }
 

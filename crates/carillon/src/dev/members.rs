@@ -27,7 +27,7 @@ const TEXT_LINES: usize = 5;
 /// Before a node is stopped that passes on the request for it, so that its page gets the reply.
 const REPLY_FIRST: Duration = Duration::from_millis(200);
 /// Settings that make the nodes a cluster on this machine, or that say where they are.
-const FIXED: [&str; 18] = [
+const FIXED: [&str; 19] = [
     "dir",
     "name",
     "resp",

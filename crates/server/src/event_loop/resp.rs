@@ -16,7 +16,7 @@ use super::scripts::SpanningCommand;
 use super::state::ConnectionState;
 use super::value_moves::{MoveCommand, moves_value};
 use crate::config::Config;
-use gateway::resp::{self, monitor, Args, Parsed, Request, RequestLimits, Session, table};
+use gateway::resp::{self, Args, Parsed, Request, RequestLimits, Session, monitor, table};
 
 /// The error when data takes all of `memory_max`, in Redis's words.
 pub(super) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
