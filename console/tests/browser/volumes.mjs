@@ -11,7 +11,7 @@ export async function checkVolumes(checks, { page, open, get, axe, complaints, b
   await checks.check("real: a volume is made, resized, cloned, flattened and deleted", async () => {
     await open("keys");
     const button = (/** @type {string} */ name) => page.getByRole("button", { name, exact: true });
-    const told = (/** @type {string} */ text) => page.getByRole("status").getByText(text).waitFor();
+    const told = (/** @type {string} */ text) => page.getByText(text).first().waitFor();
     await button("New volume").click();
     await page.getByLabel("Name").fill("bells");
     await page.getByLabel("Size").fill("5000");

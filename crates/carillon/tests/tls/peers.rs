@@ -205,7 +205,9 @@ fn a_node_whose_certificate_is_revoked_is_refused() {
     Certs::make(&dir.path().join("certs"), &[]);
     let list = ["--peer-tls-crl-file".to_owned(), certs.file("crl.pem")];
     let (mut node, mut other) = (new(dir.path(), "a"), new(dir.path(), "b"));
-    start(&mut node, &[&flags(&node, &certs, "peer", &certs)[..], &list].concat(), &[]);
+    let of = |node: &Node| [&flags(node, &certs, "peer", &certs)[..], &list].concat();
+    let flags_here = of(&node);
+    start(&mut node, &flags_here, &[]);
     node.wait_until_ready();
     let mut thief = new(dir.path(), "thief");
     let stolen = flags(&thief, &certs, "stolen", &certs);
@@ -213,7 +215,8 @@ fn a_node_whose_certificate_is_revoked_is_refused() {
     until(TEST_TIMEOUT, "the node refuses it", || node.log().contains("Revoked").then_some(()));
     assert_eq!(node.status().unwrap()["cluster"]["members_up"], 1);
     thief.kill();
-    start(&mut other, &[&flags(&other, &certs, "peer", &certs)[..], &list].concat(), &[&node]);
+    let flags_here = of(&other);
+    start(&mut other, &flags_here, &[&node]);
     until(TEST_TIMEOUT, "another node is taken", || {
         (node.status()?["cluster"]["members_up"] == 2).then_some(())
     });
