@@ -15,7 +15,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::new("monitor", 1, server::monitor).flags(ADMIN.0, ADMIN.1).docs(
         "server",
         "1.0.0",
-        "",
+        "O(N) with the commands that come",
         "Shows each command that this node runs, as it comes.",
     ),
     CommandSpec::new("slowlog", -2, server::container)
