@@ -130,8 +130,8 @@ pub enum ConfigError {
     },
     /// Revoked certificates, and nobody is asked for one.
     #[error(
-        "{list} lists revoked certificates, but {ca} is not set: nobody is asked for a certificate. \
-         Set {ca} too, or take {list} away"
+        "{list} lists revoked certificates, but {ca} is not set: nobody is asked for one. Set {ca} \
+         too, or take {list} away"
     )]
     RevocationsWithoutAuthority {
         /// The setting of the list.
