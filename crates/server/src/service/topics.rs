@@ -55,7 +55,7 @@ impl NodeApi {
         };
         if !self.runtime.version.allows(Feature::Feeds) {
             let needed = Feature::Feeds.since();
-            let why = format!("who waits is told of changes from cluster version {needed} on");
+            let why = format!("nodes tell of changes from cluster version {needed} on");
             return done(Err(ApiError::VersionRefused { why }));
         }
         let place = route.place_of_key(key);
